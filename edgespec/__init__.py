@@ -1,0 +1,66 @@
+"""Run local language models faster, with the same output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edgespec.errors import (
+    BackendError,
+    CannotRewindError,
+    CatalogError,
+    ContextFullError,
+    DecodeAbortedError,
+    DownloadError,
+    EdgespecError,
+    EngineClosedError,
+    IncompatibleDraftError,
+    ModelLoadError,
+    OptionError,
+    TemplateError,
+    UnknownModelError,
+)
+from edgespec.types import Chunk, Completion, Draft, SamplingParams, Stats, Step, Usage
+
+if TYPE_CHECKING:
+    from edgespec.engine import Engine
+    from edgespec.loading import load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BackendError",
+    "CannotRewindError",
+    "CatalogError",
+    "Chunk",
+    "Completion",
+    "ContextFullError",
+    "DecodeAbortedError",
+    "DownloadError",
+    "Draft",
+    "EdgespecError",
+    "Engine",
+    "EngineClosedError",
+    "IncompatibleDraftError",
+    "ModelLoadError",
+    "OptionError",
+    "SamplingParams",
+    "Stats",
+    "Step",
+    "TemplateError",
+    "UnknownModelError",
+    "Usage",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Late, so that `import edgespec` does not load llama.cpp.
+    if name == "Engine":
+        from edgespec.engine import Engine
+
+        return Engine
+    if name == "load":
+        from edgespec.loading import load
+
+        return load
+    raise AttributeError(f"module 'edgespec' has no attribute {name!r}")

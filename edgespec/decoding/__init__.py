@@ -1,0 +1,1 @@
+"""The draft/verify loop: pure algorithm on token ids and numpy arrays."""

@@ -1,0 +1,1 @@
+"""Whoever proposes the next tokens; one idea a file."""

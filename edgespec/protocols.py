@@ -1,0 +1,106 @@
+"""The seams of edgespec: what a model, a drafter and a policy must be able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgespec.types import Draft, SamplingParams, Step
+
+Logits = NDArray[np.float32]
+
+
+class Row(NamedTuple):
+    """One token of a pass. `position` counts from 0 within its sequence."""
+
+    sequence: int
+    position: int
+    token: int
+    want_logits: bool
+
+
+class TokenModel(Protocol):
+    """A model that works on token ids of several sequences, each with its own memory."""
+
+    @property
+    def n_vocab(self) -> int: ...
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens one sequence can hold."""
+
+    @property
+    def max_sequences(self) -> int: ...
+
+    @property
+    def max_rows(self) -> int:
+        """Rows one pass can take."""
+
+    @property
+    def rewind_depth(self) -> float:
+        """How many tokens `rewind` can drop: math.inf, a number, or 0."""
+
+    def decode(self, rows: Sequence[Row]) -> Logits:
+        """One pass over `rows`. Returns float32 logits, shape (rows that want them, n_vocab),
+        valid until the next call.
+
+        The rows of one sequence must continue it without a gap. Raises DecodeAbortedError when
+        interrupted and BackendError when the pass fails; memory then holds a part of the rows,
+        and the caller rewinds.
+        """
+
+    def rewind(self, sequence: int, length: int) -> None:
+        """Keep the first `length` tokens of the sequence. Raises CannotRewindError."""
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """Make `destination` hold the first `length` tokens of `source`."""
+
+    def drop(self, sequence: int) -> None:
+        """Forget the sequence."""
+
+
+class Drafter(Protocol):
+    """Whoever proposes the next tokens. May be wrong: costs time, never correctness."""
+
+    @property
+    def name(self) -> str:
+        """Shown to the user and stored with every token it placed."""
+
+    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
+        """A request starts with this prompt. `params.seed` is set."""
+
+    def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
+        """Drafts of at most `limits[sequence]` tokens, for all sequences at once.
+
+        A sequence may be left out. Limits are at least 1.
+        """
+
+    def observe(self, sequence: int, emitted: Sequence[int]) -> None:
+        """The target emitted these tokens, whoever drafted them."""
+
+    def end(self, sequence: int) -> None:
+        """The request is over; its memory may be kept for the next prompt."""
+
+
+class Choice(NamedTuple):
+    """A policy's answer for one sequence: who drafts, how much, and why."""
+
+    drafter: str
+    k: int
+    reason: str
+
+
+class DraftPolicy(Protocol):
+    """Decides how much to draft and from whom."""
+
+    def choose(self, room: Mapping[int, int]) -> Mapping[int, Choice]:
+        """One choice for every running sequence; `room` is the most it can use."""
+
+    def trim(self, draft: Draft) -> Draft:
+        """The part of a finished draft that is worth verifying."""
+
+    def observe(self, step: Step) -> None:
+        """What came of it."""
