@@ -103,6 +103,7 @@ class Step:
     sequence: int
     request: int
     position: int  # length of the sequence before this step
+    cached: int  # prompt tokens of this request that were already in memory
     k: int  # draft length the policy asked for
     drafter: str  # who drafted; "" when nothing was drafted
     drafted: int

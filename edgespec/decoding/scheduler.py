@@ -1,0 +1,263 @@
+"""The loop over all running sequences: draft, one target pass, verify, rewind, hand out Steps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from edgespec.decoding.sequence import Request, Running, common_prefix
+from edgespec.decoding.verify import verify
+from edgespec.errors import CannotRewindError, ContextFullError
+from edgespec.protocols import Choice, Drafter, DraftPolicy, Logits, Row, TokenModel
+from edgespec.types import TARGET, Draft, Step
+
+PREFILL_CHUNK = 256
+_NO_DRAFT = Draft((), "", ())
+_PREFILL = Choice("", 0, "reading the prompt")
+
+
+@dataclass(slots=True)
+class _Share:
+    """One sequence's part of one pass."""
+
+    running: Running
+    choice: Choice
+    draft: Draft
+    rows: int
+    wants: int  # rows with logits: 0 inside a prompt, else draft length + 1
+    started_at: int
+    held_after: int  # what memory holds once the pass succeeded
+    emitted: list[int] = field(default_factory=list)
+    accepted: int = 0
+    ended: bool = False
+
+    @property
+    def prefilled(self) -> int:
+        return self.rows if self.choice is _PREFILL else 0
+
+
+class Scheduler:
+    """Runs requests on one model. Not thread-safe: one thread owns it and its model.
+
+    `clock` returns seconds; it is an argument so that tests are exact.
+    `step()` may raise what the model raises; memory is then as before the pass.
+    """
+
+    def __init__(
+        self,
+        model: TokenModel,
+        drafters: Mapping[str, Drafter],
+        policy: DraftPolicy,
+        clock: Callable[[], float],
+        prefill_chunk: int = PREFILL_CHUNK,
+    ) -> None:
+        self._model = model
+        self._drafters = drafters
+        self.policy = policy
+        self._clock = clock
+        self._chunk = min(prefill_chunk, model.max_rows)
+        self._waiting: deque[Request] = deque()
+        self._running: dict[int, Running] = {}  # by slot
+        # What each slot's memory holds while nobody runs in it; the least recently used first.
+        self._free: dict[int, list[int]] = {slot: [] for slot in range(model.max_sequences)}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting or self._running)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. Raises ContextFullError when its prompt leaves no room."""
+        if len(request.prompt) >= self._model.n_ctx:
+            raise ContextFullError(
+                f"The prompt has {len(request.prompt)} tokens but the context holds "
+                f"{self._model.n_ctx}: shorten it or start with a larger --ctx."
+            )
+        self._waiting.append(request)
+
+    def cancel(self, request_id: int) -> None:
+        """Drop a request, running or not; unknown ids are ignored. Call between steps."""
+        self._waiting = deque(r for r in self._waiting if r.id != request_id)
+        for running in list(self._running.values()):
+            if running.request.id == request_id:
+                self._release(running)
+
+    def step(self) -> list[Step]:
+        """One target pass for all running sequences; one Step for each sequence in it."""
+        started = self._clock()
+        self._admit()
+        choices = self.policy.choose(self._room())
+        drafting = self._clock()
+        drafts = self._draft(choices)
+        drafted = self._clock()
+        shares = self._share_out(choices, drafts)
+        if not shares:
+            return []
+        rows = [row for share in shares for row in _rows(share)]
+        try:
+            logits = self._model.decode(rows)
+            decoded = self._clock()
+            self._verify(shares, logits)
+            verified = self._clock()
+        finally:
+            self._settle(shares)
+        for share in shares:
+            if share.emitted:
+                for drafter in self._drafters.values():
+                    drafter.observe(share.running.slot, share.emitted)
+        seconds = (drafted - drafting, decoded - drafted, verified - decoded)
+        steps = self._steps(shares, len(rows), seconds, self._clock() - started)
+        for step in steps:
+            self.policy.observe(step)
+        return steps
+
+    def _admit(self) -> None:
+        while self._waiting and self._free:
+            request = self._waiting.popleft()
+            # The last token is always decoded anew: its logits are needed.
+            wanted = list(request.prompt[:-1])
+            prefixes = {slot: common_prefix(held, wanted) for slot, held in self._free.items()}
+            slot = max(prefixes, key=prefixes.__getitem__)
+            held = self._free.pop(slot)
+            cached = self._reuse(slot, prefixes[slot], len(held))
+            self._running[slot] = Running(request, slot, cached, self._model.n_ctx)
+            for drafter in self._drafters.values():
+                drafter.begin(slot, request.prompt, request.params)
+
+    def _reuse(self, slot: int, length: int, held: int) -> int:
+        try:
+            if length < held:
+                self._model.rewind(slot, length)
+        except CannotRewindError:
+            self._model.drop(slot)
+            return 0
+        return length
+
+    def _room(self) -> dict[int, int]:
+        """Tokens worth drafting for every decoding sequence; the last token is never drafted."""
+        depth = self._model.rewind_depth
+        return {
+            slot: int(min(running.room - 1, depth))
+            for slot, running in self._running.items()
+            if running.pending == 1
+        }
+
+    def _draft(self, choices: Mapping[int, Choice]) -> dict[int, Draft]:
+        limits: dict[str, dict[int, int]] = {}
+        for slot, choice in choices.items():
+            if choice.k > 0:
+                limits.setdefault(choice.drafter, {})[slot] = choice.k
+        drafts: dict[int, Draft] = {}
+        for name, limit in limits.items():
+            drafts.update(self._drafters[name].propose(limit))
+        return {slot: self.policy.trim(draft) for slot, draft in drafts.items()}
+
+    def _share_out(
+        self, choices: Mapping[int, Choice], drafts: Mapping[int, Draft]
+    ) -> list[_Share]:
+        shares = []
+        prefilling = False
+        for slot, running in self._running.items():
+            if running.pending == 1:
+                draft = drafts.get(slot, _NO_DRAFT)
+                shares.append(_share(running, choices[slot], draft, len(draft) + 1, len(draft) + 1))
+            elif not prefilling:
+                # One prompt at a time, in fixed chunks: where a chunk ends must not depend on
+                # speculation or company, or the same prompt could give other logits.
+                prefilling = True
+                rows = min(running.pending, self._chunk)
+                wants = int(rows == running.pending)
+                shares.append(_share(running, _PREFILL, _NO_DRAFT, rows, wants))
+        return shares
+
+    def _verify(self, shares: list[_Share], logits: Logits) -> None:
+        at = 0
+        for share in shares:
+            running = share.running
+            mine = logits[at : at + share.wants]
+            at += share.wants
+            if share.wants:
+                verdict = verify(
+                    share.draft.tokens, mine, running.sampler, running.tokens, running.request.ends
+                )
+                share.emitted, share.accepted, share.ended = verdict
+            running.kept += share.rows - len(share.draft) + share.accepted
+            # The last token of an answer is never in memory, whoever proposed it.
+            running.kept = min(running.kept, len(running.tokens) - 1)
+
+    def _settle(self, shares: list[_Share]) -> None:
+        """Make memory hold what is kept and nothing else, also after a failed pass."""
+        for share in shares:
+            running = share.running
+            if share.held_after == running.kept:
+                continue
+            try:
+                self._model.rewind(running.slot, running.kept)
+            except CannotRewindError:
+                self._model.drop(running.slot)
+                running.kept = 0
+
+    def _steps(
+        self, shares: list[_Share], pass_rows: int, seconds: tuple[float, float, float], total: float
+    ) -> list[Step]:
+        draft_s, verify_s, sample_s = seconds
+        steps = []
+        for share in shares:
+            part = share.rows / pass_rows
+            finish_reason = None
+            if share.emitted:
+                finish_reason = share.running.finish_reason(share.ended)
+            if finish_reason:
+                self._release(share.running)
+            steps.append(
+                Step(
+                    sequence=share.running.slot,
+                    request=share.running.request.id,
+                    position=share.started_at,
+                    cached=share.running.cached,
+                    k=share.choice.k,
+                    drafter=share.draft.source,
+                    drafted=len(share.draft),
+                    accepted=share.accepted,
+                    tokens=tuple(share.emitted),
+                    sources=_sources(share),
+                    prefilled=share.prefilled,
+                    rows=share.rows,
+                    pass_rows=pass_rows,
+                    sequences=len(shares),
+                    draft_s=draft_s * part,
+                    verify_s=verify_s * part,
+                    sample_s=sample_s * part,
+                    other_s=(total - draft_s - verify_s - sample_s) * part,
+                    reason=share.choice.reason,
+                    finish_reason=finish_reason,
+                )
+            )
+        return steps
+
+    def _release(self, running: Running) -> None:
+        del self._running[running.slot]
+        self._free[running.slot] = running.tokens[: running.kept]
+        for drafter in self._drafters.values():
+            drafter.end(running.slot)
+
+
+def _share(running: Running, choice: Choice, draft: Draft, rows: int, wants: int) -> _Share:
+    return _Share(
+        running, choice, draft, rows, wants, len(running.tokens), running.kept + rows
+    )
+
+
+def _rows(share: _Share) -> list[Row]:
+    running = share.running
+    start = running.kept
+    tokens = [*running.tokens[start : start + share.rows], *share.draft.tokens]
+    first_wanted = len(tokens) - share.wants
+    return [
+        Row(running.slot, start + i, token, i >= first_wanted) for i, token in enumerate(tokens)
+    ]
+
+
+def _sources(share: _Share) -> tuple[str, ...]:
+    own = len(share.emitted) - share.accepted
+    return (share.draft.source,) * share.accepted + (TARGET,) * own

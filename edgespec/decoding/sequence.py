@@ -1,0 +1,74 @@
+"""One running generation: its tokens, how much of them the model's memory holds, and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from edgespec.decoding.sampling import Sampler
+from edgespec.types import FinishReason, SamplingParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a caller wants generated. `params.seed` is set.
+
+    ends: asked once for every emitted token, in order; True ends the answer with that token.
+    """
+
+    id: int
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    max_tokens: int
+    ends: Callable[[int], bool]
+
+
+class Running:
+    """A request at work in one slot of the model's memory.
+
+    tokens: prompt and what was emitted. kept: how many of them are in memory; all but the last
+    while decoding, fewer while the prompt is read. cached: how many were there at the start.
+    """
+
+    def __init__(self, request: Request, slot: int, cached: int, n_ctx: int) -> None:
+        self.request = request
+        self.slot = slot
+        self.tokens = list(request.prompt)
+        self.cached = cached
+        self.kept = cached
+        self.sampler = Sampler(request.params)
+        self._end = min(len(self.tokens) + request.max_tokens, n_ctx)
+        self._n_ctx = n_ctx
+
+    @property
+    def pending(self) -> int:
+        """Tokens that are not in memory yet; 1 while decoding."""
+        return len(self.tokens) - self.kept
+
+    @property
+    def room(self) -> int:
+        """Tokens that may still be emitted."""
+        return self._end - len(self.tokens)
+
+    def finish_reason(self, ended: bool) -> FinishReason | None:
+        """Why the sequence is over after its last token, None when it is not."""
+        if ended:
+            return "stop"
+        if self.room > 0:
+            return None
+        return "context" if len(self.tokens) >= self._n_ctx else "length"
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Length of the longest common prefix."""
+    length = min(len(first), len(second))
+    if first[:length] == second[:length]:
+        return length
+    low, high = 0, length  # first[:low] is equal, first[:high] is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

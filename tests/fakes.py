@@ -1,0 +1,170 @@
+"""A strict toy model and drafters of known quality for tests of the core.
+
+The model raises on everything the real one would get silently wrong: a gap or repetition of
+positions, a rewind beyond what is held, and (by NaN) the use of logits after the next pass.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgespec.errors import CannotRewindError
+from edgespec.protocols import Choice, Logits, Row
+from edgespec.types import Draft, SamplingParams, Step
+
+Table = Callable[[Sequence[int]], NDArray[np.float32]]
+
+
+def hashed_logits(n_vocab: int, seed: int = 0, order: int = 3, scale: float = 2.0) -> Table:
+    """Logits that depend on the last `order` tokens only, random but fixed."""
+    memory: dict[tuple[int, ...], NDArray[np.float32]] = {}
+
+    def logits(tokens: Sequence[int]) -> NDArray[np.float32]:
+        key = tuple(tokens[-order:])
+        if key not in memory:
+            generator = np.random.default_rng([seed, n_vocab, len(key), *key])
+            memory[key] = generator.normal(0.0, scale, n_vocab).astype(np.float32)
+        return memory[key]
+
+    return logits
+
+
+class FakeModel:
+    """A `TokenModel` over a logits function of the whole context."""
+
+    def __init__(
+        self,
+        logits: Table,
+        n_vocab: int,
+        *,
+        n_ctx: int = 512,
+        max_sequences: int = 4,
+        max_rows: int = 512,
+        rewind_depth: float = math.inf,
+    ) -> None:
+        self._logits = logits
+        self.n_vocab = n_vocab
+        self.n_ctx = n_ctx
+        self.max_sequences = max_sequences
+        self.max_rows = max_rows
+        self.rewind_depth = rewind_depth
+        self.memory: dict[int, list[int]] = {slot: [] for slot in range(max_sequences)}
+        self.passes = 0
+        self.rows_seen: list[int] = []
+        self.fail_next: Exception | None = None
+        self._last: Logits | None = None
+
+    def decode(self, rows: Sequence[Row]) -> Logits:
+        assert 0 < len(rows) <= self.max_rows
+        if self._last is not None:
+            self._last.fill(np.nan)
+        self.passes += 1
+        self.rows_seen.append(len(rows))
+        wanted = []
+        for i, row in enumerate(rows):
+            held = self.memory[row.sequence]
+            assert row.position == len(held), f"position {row.position}, holds {len(held)}"
+            assert row.position < self.n_ctx, "context overrun"
+            assert 0 <= row.token < self.n_vocab
+            held.append(row.token)
+            if self.fail_next is not None and i == len(rows) // 2:
+                error, self.fail_next = self.fail_next, None
+                raise error
+            if row.want_logits:
+                wanted.append(self._logits(held))
+        shape = (len(wanted), self.n_vocab)
+        self._last = np.array(wanted, np.float32).reshape(shape)
+        return self._last
+
+    def rewind(self, sequence: int, length: int) -> None:
+        held = self.memory[sequence]
+        assert 0 <= length <= len(held), f"rewind to {length}, holds {len(held)}"
+        if len(held) - length > self.rewind_depth:
+            raise CannotRewindError("too deep for the fake")
+        del held[length:]
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        assert length <= len(self.memory[source])
+        self.memory[destination] = self.memory[source][:length]
+
+    def drop(self, sequence: int) -> None:
+        self.memory[sequence] = []
+
+
+class FakeDrafter:
+    """Keeps the tokens of each sequence, and asks `guess(tokens, params)` for every token."""
+
+    def __init__(
+        self, name: str, guess: Callable[[list[int], SamplingParams], int | None]
+    ) -> None:
+        self.name = name
+        self._guess = guess
+        self.tokens: dict[int, list[int]] = {}
+        self._params: dict[int, SamplingParams] = {}
+
+    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
+        assert sequence not in self.tokens, "begin without end"
+        self.tokens[sequence] = list(tokens)
+        self._params[sequence] = params
+
+    def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
+        drafts = {}
+        for sequence, limit in limits.items():
+            assert limit >= 1
+            tokens: list[int] = []
+            while len(tokens) < limit:
+                context = self.tokens[sequence] + tokens
+                token = self._guess(context, self._params[sequence])
+                if token is None:
+                    break
+                tokens.append(token)
+            if tokens:
+                drafts[sequence] = Draft(tuple(tokens), self.name, (0.5,) * len(tokens))
+        return drafts
+
+    def observe(self, sequence: int, emitted: Sequence[int]) -> None:
+        self.tokens[sequence].extend(emitted)
+
+    def end(self, sequence: int) -> None:
+        del self.tokens[sequence]
+
+
+class ErraticPolicy:
+    """Any drafter, any k, different at every step: what timing could do at worst."""
+
+    def __init__(self, drafters: Sequence[str], seed: int, largest: int = 8) -> None:
+        self._drafters = list(drafters)
+        self._random = random.Random(seed)
+        self._largest = largest
+
+    def choose(self, room: Mapping[int, int]) -> Mapping[int, Choice]:
+        return {
+            slot: Choice(
+                self._random.choice(self._drafters),
+                max(0, min(most, self._random.randint(0, self._largest))),
+                "erratic",
+            )
+            for slot, most in room.items()
+        }
+
+    def trim(self, draft: Draft) -> Draft:
+        return draft.cut(self._random.randint(0, len(draft)))
+
+    def observe(self, step: Step) -> None:
+        pass
+
+
+class Ticks:
+    """A clock that advances by one second per look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
