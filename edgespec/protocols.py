@@ -61,6 +61,38 @@ class TokenModel(Protocol):
     def drop(self, sequence: int) -> None:
         """Forget the sequence."""
 
+    def abort(self) -> None:
+        """Make the running pass, or the next, raise DecodeAbortedError. From any thread."""
+
+    def allow(self) -> None:
+        """Let passes run again after `abort`."""
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back, for one model."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def bos(self) -> int: ...
+
+    @property
+    def adds_bos(self) -> bool: ...
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """add_special: add BOS/EOS as the model asks. parse_special: read control tokens such as
+        <|im_end|> in the text as such."""
+
+    def piece(self, token: int) -> bytes:
+        """The bytes `token` adds to a text; b"" for control tokens."""
+
+    def name(self, token: int) -> str:
+        """How the token is written in the vocabulary, control tokens included."""
+
+    def ends_generation(self, token: int) -> bool:
+        """Whether the model says with `token` that it is done."""
+
 
 class Drafter(Protocol):
     """Whoever proposes the next tokens. May be wrong: costs time, never correctness."""

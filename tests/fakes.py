@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgespec.errors import CannotRewindError
+from edgespec.errors import CannotRewindError, DecodeAbortedError
 from edgespec.protocols import Choice, Logits, Row
 from edgespec.types import Draft, SamplingParams, Step
 
@@ -57,10 +57,13 @@ class FakeModel:
         self.passes = 0
         self.rows_seen: list[int] = []
         self.fail_next: Exception | None = None
+        self.aborted = False
         self._last: Logits | None = None
 
     def decode(self, rows: Sequence[Row]) -> Logits:
         assert 0 < len(rows) <= self.max_rows
+        if self.aborted:
+            raise DecodeAbortedError("aborted")
         if self._last is not None:
             self._last.fill(np.nan)
         self.passes += 1
@@ -94,6 +97,40 @@ class FakeModel:
 
     def drop(self, sequence: int) -> None:
         self.memory[sequence] = []
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def allow(self) -> None:
+        self.aborted = False
+
+
+class FakeTokenizer:
+    """One token per byte; a few ids above 255 are control tokens."""
+
+    BOS, END, NAMED_END = 256, 257, 258
+
+    size = 260
+    bos = BOS
+    adds_bos = True
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        tokens = [self.BOS] if add_special else []
+        parts = text.split("<|im_end|>") if parse_special else [text]
+        for i, part in enumerate(parts):
+            tokens += [self.NAMED_END] if i else []
+            tokens += part.encode("utf-8")
+        return tokens
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else b""
+
+    def name(self, token: int) -> str:
+        names = {self.BOS: "<s>", self.END: "</s>", self.NAMED_END: "<|im_end|>"}
+        return names.get(token, chr(token))
+
+    def ends_generation(self, token: int) -> bool:
+        return token in (self.END, self.NAMED_END)
 
 
 class FakeDrafter:

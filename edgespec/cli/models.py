@@ -1,0 +1,181 @@
+"""`edgespec models`: what models there are, and which of them are on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+from rich.text import Text
+
+from edgespec.catalog import download
+from edgespec.catalog.paths import models_dir
+from edgespec.catalog.registry import Model, Pair, load_registry, user_file
+from edgespec.errors import CatalogError
+
+app = typer.Typer(no_args_is_help=True, help="List, show, pull and remove models.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Models to pull.")]
+Name = Annotated[str, typer.Argument(help="The name of a model.")]
+
+
+@app.command("list")
+def list_models(as_json: AsJson = False) -> None:
+    """List models and pairs, and print the path of your own models.toml."""
+    registry = load_registry()
+    models, pairs = registry.models.values(), registry.pairs.values()
+    if as_json:
+        _print_json(
+            {
+                "models": [_model_record(model) for model in models],
+                "pairs": [_pair_record(pair) for pair in pairs],
+                "user_file": str(user_file()),
+            }
+        )
+        return
+    rows = [
+        (m.name, _size(m), m.license, "yes" if download.installed(m) else "no", m.note)
+        for m in models
+    ]
+    # Rich would fold a table in a pipe to 80 columns.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(_table(("Model", "Size", "License", "Installed", "Note"), rows))
+    pair_rows = [(pair.name, pair.target, pair.draft or "none") for pair in pairs]
+    console.print(_table(("Pair", "Target", "Draft"), pair_rows))
+    typer.echo(f"Your own models: {user_file()}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="The name of a model or pair.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show one model or pair."""
+    registry = load_registry()
+    if name in registry.pairs and name not in registry.models:
+        record = _pair_record(registry.pair(name))
+    else:
+        record = _model_record(registry.model(name))
+    if as_json:
+        _print_json(record)
+        return
+    for key, value in record.items():
+        for line in value if isinstance(value, list) else [value]:
+            typer.echo(f"{key + ':':<11}{'-' if line in (None, '') else line}")
+
+
+@app.command()
+def pull(
+    names: Names,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch models onto this machine, verified by their sha256."""
+    registry = load_registry()
+    models = [registry.model(name) for name in names]  # a misspelt name fails before any download
+    paths = []
+    for model in models:
+        with _bar(model.name) as progress:
+            paths.append(download.pull(model, models_dir(), progress, force=force))
+        if not as_json:
+            typer.echo(paths[-1])
+    if as_json:
+        _print_json([{"name": m.name, "path": str(p)} for m, p in zip(models, paths, strict=True)])
+
+
+@app.command()
+def remove(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the file of a model that edgespec pulled."""
+    file = _removable(name)
+    if not yes:
+        typer.confirm(f"Delete {file}?", abort=True, err=True)
+    download.remove(name, file.parent)
+    if as_json:
+        _print_json({"name": name, "path": str(file)})
+    else:
+        typer.echo(f"Deleted {file}")
+
+
+def _removable(name: str) -> Path:
+    file = download.pulled_file(name, models_dir())
+    if file is not None:
+        return file
+    model = load_registry().model(name)
+    if model.kind == "path":
+        raise CatalogError(
+            f"{name} is your own file {model.location}, which edgespec does not delete. "
+            f"To forget it, take it out of {user_file()}."
+        )
+    raise CatalogError(f"{name} is not installed, so there is nothing to remove.")
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[download.Progress]:
+    """A progress bar on stderr; nothing when that is no terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task, last = bar.add_task(name, total=None), ""
+
+        def report(done: int, total: int | None, phase: download.Phase) -> None:
+            nonlocal last
+            if phase != last:
+                bar.reset(task, total=total, description=f"{name}: {phase}")
+                last = phase
+            bar.update(task, completed=done, total=total)
+
+        yield report
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(*header, box=None, pad_edge=False)
+    for row in rows:
+        # Text, because [brackets] in a note are not Rich's markup.
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+    return table
+
+
+def _model_record(model: Model) -> dict[str, Any]:
+    path = download.installed(model)
+    return {
+        "name": model.name,
+        "source": model.source,
+        "files": list(model.files),
+        "sha256": model.sha256,
+        "size": model.size,
+        "license": model.license,
+        "note": model.note,
+        "installed": str(path) if path else None,
+    }
+
+
+def _pair_record(pair: Pair) -> dict[str, Any]:
+    return {"name": pair.name, "target": pair.target, "draft": pair.draft}
+
+
+def _size(model: Model) -> str:
+    return decimal(model.size) if model.size else ""
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

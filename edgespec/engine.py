@@ -1,0 +1,301 @@
+"""A loaded pair behind one thread: submit requests, stream chunks, cancel, close.
+
+llama contexts are not thread-safe, so one thread owns models and scheduler; callers put
+commands into its inbox and read chunks from a queue of their own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from types import TracebackType
+from typing import Any, Self
+
+from edgespec.decoding.scheduler import Scheduler
+from edgespec.errors import (
+    ContextFullError,
+    DecodeAbortedError,
+    EdgespecError,
+    EngineClosedError,
+    OptionError,
+    TemplateError,
+)
+from edgespec.generation import Generation
+from edgespec.protocols import TokenModel, Tokenizer
+from edgespec.text.template import ChatTemplate
+from edgespec.types import Chunk, Completion, SamplingParams, Step
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What is loaded, for people to read.
+
+    drafter: who drafts, "" for plain decoding. exact_widths: the pass widths measured to be
+    bit-identical to plain decoding, None when that was not measured or does not hold.
+    notes: things the user should know, one line each.
+    """
+
+    target: str
+    draft: str
+    drafter: str
+    num_draft_tokens: int
+    n_ctx: int
+    threads: int
+    devices: tuple[str, ...]
+    exact_widths: frozenset[int] | None
+    notes: tuple[str, ...] = ()
+
+
+class Engine:
+    """Generates text with one target. Made by `edgespec.load`; a context manager.
+
+    Thread-safe: any thread may submit, stream, cancel and close.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: TokenModel,
+        tokenizer: Tokenizer,
+        scheduler: Scheduler,
+        template: ChatTemplate | TemplateError,
+        info: EngineInfo,
+        close: Callable[[], None],
+    ) -> None:
+        self.info = info
+        self._model = model
+        self._tokenizer = tokenizer
+        self._scheduler = scheduler
+        self._template = template
+        self._free = close
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._ids = itertools.count(1)
+        self._generations: dict[int, Generation] = {}
+        self._closing = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="edgespec-engine", daemon=True)
+        self._thread.start()
+
+    # What callers use, from any thread.
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Messages | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        params: SamplingParams | None = None,
+        **sampling: Any,
+    ) -> Completion:
+        """The whole answer at once; arguments as for `submit`."""
+        return self.submit(
+            prompt,
+            messages=messages,
+            max_tokens=max_tokens,
+            stop=stop,
+            params=params,
+            **sampling,
+        ).result()
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Messages | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        params: SamplingParams | None = None,
+        **sampling: Any,
+    ) -> Iterator[Chunk]:
+        """The answer as it comes; the last chunk carries the Completion.
+
+        Generation starts at once. Leaving the iterator early cancels it.
+        Arguments as for `submit`.
+        """
+        return self.submit(
+            prompt,
+            messages=messages,
+            max_tokens=max_tokens,
+            stop=stop,
+            params=params,
+            **sampling,
+        ).chunks()
+
+    def submit(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Messages | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        params: SamplingParams | None = None,
+        **sampling: Any,
+    ) -> Generation:
+        """Start generating; returns at once.
+
+        prompt: text to continue as it is. messages: a chat, put into the model's own template.
+        Exactly one of them. max_tokens: None for as many as the context holds. stop: strings
+        that end the answer. Sampling: `params`, or the fields of SamplingParams as keywords.
+        Raises OptionError, TemplateError, ContextFullError, EngineClosedError.
+        """
+        if max_tokens is not None and max_tokens < 1:
+            raise OptionError(f"max_tokens must be at least 1, not {max_tokens}.")
+        tokens = self.tokenize(prompt, messages)
+        if len(tokens) >= self._model.n_ctx:
+            raise ContextFullError(
+                f"The prompt has {len(tokens)} tokens but the context holds {self._model.n_ctx}: "
+                "shorten it or load with a larger context (--ctx)."
+            )
+        generation = Generation(
+            id=next(self._ids),
+            prompt=tokens,
+            params=_seeded(_sampling(params, sampling)),
+            max_tokens=max_tokens or self._model.n_ctx,
+            stop=stop,
+            tokenizer=self._tokenizer,
+            exact=self.info.exact_widths is not None,
+            cancel=self._cancel,
+        )
+        with self._lock:
+            if self._closing:
+                raise EngineClosedError("The engine is closed: load it again.")
+            self._inbox.put(lambda: self._start(generation))
+        return generation
+
+    def tokenize(self, prompt: str | None, messages: Messages | None = None) -> list[int]:
+        """The tokens a request would be given. Raises OptionError and TemplateError."""
+        if (prompt is None) == (messages is None):
+            raise OptionError("Give either a prompt or messages.")
+        if prompt is not None:
+            tokens = self._tokenizer.tokenize(prompt, add_special=True, parse_special=False)
+        else:
+            text = self._render(messages or ())
+            bos = self._tokenizer.name(self._tokenizer.bos)
+            add = self._tokenizer.adds_bos and not text.startswith(bos)
+            tokens = self._tokenizer.tokenize(text, add_special=add, parse_special=True)
+        if not tokens:
+            raise OptionError("The prompt is empty: there is nothing to continue.")
+        return tokens
+
+    @property
+    def has_template(self) -> bool:
+        """Whether the model brings a usable chat template."""
+        return isinstance(self._template, ChatTemplate)
+
+    def _render(self, messages: Messages) -> str:
+        if isinstance(self._template, TemplateError):
+            raise self._template
+        if not messages:
+            raise OptionError("There are no messages: give at least one of the user.")
+        return self._template.render(messages)
+
+    def close(self) -> None:
+        """Cancel what runs and free the models. Idempotent."""
+        with self._lock:
+            if self._closing:
+                first = False
+            else:
+                first = self._closing = True
+                self._model.abort()
+                self._inbox.put(lambda: None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        if first:
+            self._free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What the engine thread does.
+
+    def _work(self) -> None:
+        while not self._closing:
+            self._take_commands()
+            if self._closing:
+                break
+            try:
+                steps = self._scheduler.step() if self._scheduler.busy else []
+            except DecodeAbortedError:
+                if not self._closing:
+                    self._model.allow()
+            except Exception as error:  # noqa: BLE001  whoever waits must hear of it
+                self._fail_all(error)
+            else:
+                self._hand_out(steps)
+        self._take_commands(wait=False)
+        self._fail_all(EngineClosedError("The engine was closed during the answer."))
+
+    def _take_commands(self, wait: bool = True) -> None:
+        with suppress(queue.Empty):
+            if wait and not self._scheduler.busy:
+                self._inbox.get()()
+            while True:
+                self._inbox.get_nowait()()
+
+    def _start(self, generation: Generation) -> None:
+        if generation.cancelled:
+            generation.end_cancelled()
+            return
+        try:
+            self._scheduler.submit(generation.request)
+        except EdgespecError as error:
+            generation.fail(error)
+        else:
+            self._generations[generation.id] = generation
+
+    def _hand_out(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._generations[step.request].take(step)
+            if step.finish_reason:
+                del self._generations[step.request]
+
+    def _cancel(self, generation: Generation) -> None:
+        """From any thread. A pass over a prompt may be long, so it is interrupted."""
+        if not generation.started:
+            self._model.abort()
+        self._inbox.put(lambda: self._drop(generation))
+
+    def _drop(self, generation: Generation) -> None:
+        if not self._closing:
+            self._model.allow()
+        if self._generations.pop(generation.id, None):
+            self._scheduler.cancel(generation.id)
+            generation.end_cancelled()
+
+    def _fail_all(self, error: Exception) -> None:
+        for id, generation in list(self._generations.items()):
+            del self._generations[id]
+            self._scheduler.cancel(id)
+            generation.fail(error)
+
+
+def _seeded(params: SamplingParams) -> SamplingParams:
+    return params if params.seed is not None else replace(params, seed=secrets.randbits(32))
+
+
+def _sampling(params: SamplingParams | None, options: Mapping[str, Any]) -> SamplingParams:
+    known = [field.name for field in fields(SamplingParams)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}."
+            raise OptionError(f"There is no option {name}: {hint}")
+    return replace(params or SamplingParams(), **options)

@@ -1,0 +1,142 @@
+"""One answer in the making: what the engine thread fills and a caller reads."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from edgespec.decoding import stats
+from edgespec.decoding.sequence import Request
+from edgespec.errors import EdgespecError
+from edgespec.protocols import Tokenizer
+from edgespec.text.stream import TextStream
+from edgespec.types import Chunk, Completion, FinishReason, SamplingParams, Step, Usage
+
+
+class Generation:
+    """Returned by `Engine.submit`. Read it once: `chunks()` or `result()`."""
+
+    def __init__(
+        self,
+        *,
+        id: int,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        max_tokens: int,
+        stop: Sequence[str],
+        tokenizer: Tokenizer,
+        exact: bool,
+        cancel: Callable[[Generation], None],
+    ) -> None:
+        self.id = id
+        self.cancelled = False
+        self.request = Request(
+            id=id, prompt=tuple(prompt), params=params, max_tokens=max_tokens, ends=self._ends
+        )
+        self._text = TextStream(tokenizer.piece, stop)
+        self._tokenizer = tokenizer
+        self._exact = exact
+        self._tell_engine = cancel
+        self._chunks: queue.SimpleQueue[Chunk | Exception] = queue.SimpleQueue()
+        self._steps: list[Step] = []
+        self._pieces: list[str] = []
+        self._submitted = time.perf_counter()
+        self._first_token: float | None = None
+
+    # The caller's side.
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Chunks as they come; leaving the iterator early cancels the generation."""
+        finished = False
+        try:
+            while not finished:
+                item = self._chunks.get()
+                finished = isinstance(item, Exception) or item.finish_reason is not None
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            if not finished:
+                self.cancel()
+
+    def result(self) -> Completion:
+        """Wait for the end. Raises what went wrong."""
+        completion = None
+        for chunk in self.chunks():
+            completion = chunk.completion
+        assert completion is not None, "the last chunk carries the completion"
+        return completion
+
+    def cancel(self) -> None:
+        """Stop soon; the partial answer ends with finish_reason "cancelled". Idempotent."""
+        if not self.cancelled:
+            self.cancelled = True
+            self._tell_engine(self)
+
+    # The engine thread's side.
+
+    @property
+    def started(self) -> bool:
+        """Whether the first token is out."""
+        return self._first_token is not None
+
+    def take(self, step: Step) -> None:
+        """One more Step of this generation, in order."""
+        if step.tokens and self._first_token is None:
+            self._first_token = time.perf_counter()
+        self._steps.append(step)
+        text = self._text.finish() if step.finish_reason else self._text.take()
+        self._put(text, (step,), step.finish_reason)
+
+    def end_cancelled(self) -> None:
+        """The engine has let go of it."""
+        self._put(self._text.finish(), (), "cancelled")
+
+    def fail(self, error: Exception) -> None:
+        """It cannot go on."""
+        self._chunks.put(_fresh(error))
+
+    def _ends(self, token: int) -> bool:
+        return self._tokenizer.ends_generation(token) or self._text.feed(token)
+
+    def _put(self, text: str, steps: tuple[Step, ...], reason: FinishReason | None) -> None:
+        self._pieces.append(text)
+        completion = self._completion(reason) if reason else None
+        self._chunks.put(
+            Chunk(text=text, steps=steps, finish_reason=reason, completion=completion)
+        )
+
+    def _completion(self, reason: FinishReason) -> Completion:
+        now = time.perf_counter()
+        tokens = tuple(token for step in self._steps for token in step.tokens)
+        return Completion(
+            text="".join(self._pieces),
+            tokens=tokens,
+            finish_reason=reason,
+            usage=Usage(
+                prompt_tokens=len(self.request.prompt),
+                cached_tokens=self._steps[0].cached if self._steps else 0,
+                completion_tokens=len(tokens),
+            ),
+            stats=stats.collect(self._steps),
+            seed=self.request.params.seed or 0,
+            claim=self._claim(),
+            time_to_first_token_s=(self._first_token or now) - self._submitted,
+            total_s=now - self._submitted,
+        )
+
+    def _claim(self) -> Literal["identical", "same distribution"]:
+        alone = all(step.rows == step.pass_rows for step in self._steps)
+        plain = all(step.drafted == 0 for step in self._steps)
+        return "identical" if alone and (plain or self._exact) else "same distribution"
+
+
+def _fresh(error: Exception) -> Exception:
+    """Several callers may wait: each gets an exception of its own, so tracebacks do not mix."""
+    if isinstance(error, EdgespecError):
+        copy = type(error)(*error.args)
+        copy.__cause__ = error
+        return copy
+    return error

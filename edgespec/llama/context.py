@@ -1,0 +1,217 @@
+"""A model's working memory: several sequences, one pass at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from edgespec.errors import BackendError, CannotRewindError, DecodeAbortedError, ModelLoadError
+from edgespec.llama import library
+from edgespec.llama.model import Model
+from edgespec.protocols import Logits, Row
+
+# Logits of at most so many rows are wanted of one sequence in one pass: the longest draft + 1.
+MAX_WIDTH = 33
+
+_DECODE_ABORTED = 2
+_DECODE_NO_ROOM = 1
+
+
+class Context:
+    """Implements `protocols.TokenModel` on a llama_context. Not thread-safe.
+
+    n_ctx: tokens each sequence can hold. threads: used for passes of every width alike, since
+    verification counts as batch processing in llama.cpp.
+    Raises ModelLoadError when the memory cannot be had.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        n_ctx: int,
+        max_sequences: int = 1,
+        threads: int,
+        max_rows: int = 512,
+    ) -> None:
+        self.n_vocab = model.vocabulary.size
+        self.n_ctx = n_ctx
+        self.max_sequences = max_sequences
+        self.max_rows = max_rows
+        # Snapshots of recurrent state are not used yet: such models run plain.
+        self.rewind_depth: float = 0 if model.is_recurrent else math.inf
+        self._abort = _AbortFlag()
+        self._batch = _Batch(max_rows)
+        self._handle: Any = self._open(model, threads)
+        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._views: dict[tuple[int, int], Logits] = {}
+
+    def _open(self, model: Model, threads: int) -> Any:
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = self.n_ctx * self.max_sequences
+        params.n_batch = self.max_rows
+        params.n_ubatch = self.max_rows
+        params.n_seq_max = self.max_sequences
+        params.n_outputs_max = min(self.max_rows, MAX_WIDTH * self.max_sequences)
+        params.n_threads = threads
+        params.n_threads_batch = threads
+        params.kv_unified = True
+        params.swa_full = True  # a windowed cache could not be rewound
+        params.no_perf = True
+        params.abort_callback = self._abort.callback
+        params.abort_callback_data = self._abort.data
+        library.forget_complaints()
+        handle = llama_cpp.llama_init_from_model(model.handle, params)
+        if not handle:
+            reason = library.last_complaint() or "llama.cpp gave no reason"
+            raise ModelLoadError(
+                f"No context of {params.n_ctx} tokens for {model.path.name}: {reason}. "
+                "Try a smaller --ctx."
+            )
+        return handle
+
+    def decode(self, rows: Sequence[Row]) -> Logits:
+        """See `TokenModel.decode`."""
+        if not rows or len(rows) > self.max_rows:
+            raise ValueError(f"a pass takes 1 to {self.max_rows} rows, not {len(rows)}")
+        handle = self._checked()
+        library.forget_complaints()
+        wanted = self._batch.fill(rows)
+        code = llama_cpp.llama_decode(handle, self._batch.struct)
+        if code == _DECODE_ABORTED:
+            raise DecodeAbortedError("The pass was interrupted.")
+        if code != 0:
+            reason = library.last_complaint() or f"llama_decode returned {code}"
+            if code == _DECODE_NO_ROOM:
+                reason = "the context has no free cells left"
+            raise BackendError(f"llama.cpp failed: {reason}. See the log file; restart edgespec.")
+        llama_cpp.llama_synchronize(handle)
+        return self._logits(handle, wanted)
+
+    def _logits(self, handle: Any, count: int) -> Logits:
+        if count == 0:
+            return np.empty((0, self.n_vocab), np.float32)
+        pointer = llama_cpp.llama_get_logits(handle)
+        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        view = self._views.get((address, count))
+        if view is None:
+            # Making a view costs more than all else here; the address changes only when
+            # llama.cpp enlarges its output buffer.
+            shape = (count, self.n_vocab)
+            view = self._views[address, count] = np.ctypeslib.as_array(pointer, shape)
+        return view
+
+    def rewind(self, sequence: int, length: int) -> None:
+        """See `TokenModel.rewind`."""
+        self._checked()
+        held = self.length(sequence)
+        if length > held:
+            raise CannotRewindError(
+                f"Sequence {sequence} holds {held} tokens and cannot be cut to {length}."
+            )
+        if length == held:
+            return
+        if length and held - length > self.rewind_depth:
+            raise CannotRewindError("A recurrent model cannot drop its last tokens.")
+        if not llama_cpp.llama_memory_seq_rm(self._memory, sequence, length, -1):
+            raise CannotRewindError(f"llama.cpp cannot cut sequence {sequence} to {length} tokens.")
+
+    def length(self, sequence: int) -> int:
+        """How many tokens the sequence holds."""
+        return int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)) + 1
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """See `TokenModel.copy_prefix`."""
+        self._checked()
+        if length < self.length(source) and self.rewind_depth == 0:
+            raise CannotRewindError("A recurrent model's state can only be copied whole.")
+        self.drop(destination)
+        llama_cpp.llama_memory_seq_cp(self._memory, source, destination, 0, length)
+
+    def drop(self, sequence: int) -> None:
+        """See `TokenModel.drop`."""
+        self._checked()
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def abort(self) -> None:
+        """Make the running pass, or the next, raise DecodeAbortedError. From any thread.
+
+        Works on the CPU and Metal; elsewhere the pass ends by itself. `allow` undoes it.
+        """
+        self._abort.set()
+
+    def allow(self) -> None:
+        """Let passes run again after `abort`."""
+        self._abort.clear()
+
+    def close(self) -> None:
+        """Free the memory. Idempotent; must come before the model's close."""
+        if self._handle is not None:
+            llama_cpp.llama_free(self._handle)
+            self._handle = None
+            self._views.clear()
+
+    def _checked(self) -> Any:
+        if self._handle is None:
+            raise BackendError("The context was used after it was closed.")
+        return self._handle
+
+
+class _AbortFlag:
+    """An abort callback that runs without Python.
+
+    llama.cpp asks after every node of its graph. A Python callback would need the GIL a
+    thousand times a pass; C's strlen on a buffer answers 0 until a character is put in it.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL("msvcrt") if hasattr(ctypes, "WinDLL") else ctypes.CDLL(None)
+        self._buffer = ctypes.create_string_buffer(2)
+        self._strlen = libc.strlen
+        self.callback = ctypes.cast(self._strlen, llama_cpp.ggml_abort_callback)
+        self.data = ctypes.cast(self._buffer, ctypes.c_void_p)
+
+    def set(self) -> None:
+        self._buffer[0] = b"x"
+
+    def clear(self) -> None:
+        self._buffer[0] = b"\0"
+
+
+class _Batch:
+    """A llama_batch over numpy arrays, filled without a ctypes call per token."""
+
+    def __init__(self, capacity: int) -> None:
+        self._tokens = np.zeros(capacity, np.int32)
+        self._positions = np.zeros(capacity, np.int32)
+        self._counts = np.ones(capacity, np.int32)
+        self._sequences = np.zeros(capacity, np.int32)
+        self._wanted = np.zeros(capacity, np.int8)
+        first = self._sequences.ctypes.data
+        self._pointers = np.arange(capacity, dtype=np.uintp) * np.uintp(4) + np.uintp(first)
+        self.struct = llama_cpp.llama_batch()
+        for field, array in (
+            ("token", self._tokens),
+            ("pos", self._positions),
+            ("n_seq_id", self._counts),
+            ("seq_id", self._pointers),
+            ("logits", self._wanted),
+        ):
+            kind = dict(llama_cpp.llama_batch._fields_)[field]
+            setattr(self.struct, field, ctypes.cast(array.ctypes.data, kind))
+
+    def fill(self, rows: Sequence[Row]) -> int:
+        """Put `rows` in; returns how many of them want logits."""
+        count = len(rows)
+        table = np.array(rows, np.int32)
+        self._sequences[:count] = table[:, 0]
+        self._positions[:count] = table[:, 1]
+        self._tokens[:count] = table[:, 2]
+        self._wanted[:count] = table[:, 3]
+        self.struct.n_tokens = count
+        return int(table[:, 3].sum())

@@ -1,0 +1,170 @@
+"""A GGUF file loaded by llama.cpp: weights, vocabulary, metadata."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from edgespec.errors import BackendError, ModelLoadError
+from edgespec.llama import library
+from edgespec.llama.vocabulary import Vocabulary
+
+Progress = Callable[[float], None]
+
+
+class Model:
+    """A loaded model. Contexts made from it must be closed before it is.
+
+    repack: let llama.cpp rearrange the weights for its fastest kernels. Without, some
+    quantizations give bit-identical results at more pass widths (DESIGN section 6). Not done
+    where it is not safe; the attribute says what holds.
+    gpu_layers: layers to place on a GPU; None for all where there is one.
+    Raises ModelLoadError for a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        gpu_layers: int | None = None,
+        repack: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        library.start()
+        check_header(path)
+        if gpu_layers and not library.supports_gpu():
+            raise BackendError(
+                f"--gpu-layers {gpu_layers} cannot be honoured: this llama-cpp-python was built "
+                "without GPU support. Reinstall it with CUDA, Metal or Vulkan, or leave it out."
+            )
+        repack = repack and library.repacking_is_safe()
+        self.path = path
+        self.repack = repack
+        self.gpu_layers = gpu_layers
+        self._handle: Any = _load(path, gpu_layers, repack, progress)
+        self.vocabulary = Vocabulary(llama_cpp.llama_model_get_vocab(self._handle))
+
+    @property
+    def handle(self) -> Any:
+        """The llama_model pointer. Raises BackendError after close()."""
+        if self._handle is None:
+            raise BackendError(f"{self.path.name} was used after it was closed.")
+        return self._handle
+
+    @property
+    def n_ctx_train(self) -> int:
+        """The context length the model was trained for."""
+        return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether any of its memory is a state that cannot simply be cut (Mamba, hybrids)."""
+        return bool(
+            llama_cpp.llama_model_is_recurrent(self.handle)
+            or llama_cpp.llama_model_is_hybrid(self.handle)
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors."""
+        return int(llama_cpp.llama_model_size(self.handle))
+
+    @property
+    def n_params(self) -> int:
+        return int(llama_cpp.llama_model_n_params(self.handle))
+
+    @property
+    def description(self) -> str:
+        """Architecture, size class and quantization, in llama.cpp's words."""
+        buffer = ctypes.create_string_buffer(256)
+        llama_cpp.llama_model_desc(self.handle, buffer, len(buffer))
+        return buffer.value.decode("utf-8", errors="replace")
+
+    def metadata(self, key: str) -> str | None:
+        """One value of the GGUF metadata as text, None when absent."""
+        size = 4096
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            length = llama_cpp.llama_model_meta_val_str(
+                self.handle, key.encode("utf-8"), buffer, size
+            )
+            if length < 0:
+                return None
+            if length < size:
+                return buffer.value.decode("utf-8", errors="replace")
+            size = length + 1
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja source in the GGUF, None when it has none."""
+        return self.metadata("tokenizer.chat_template")
+
+    def close(self) -> None:
+        """Free the weights. Idempotent."""
+        if self._handle is not None:
+            llama_cpp.llama_model_free(self._handle)
+            self._handle = None
+
+
+def check_header(path: Path) -> None:
+    """Raise ModelLoadError unless `path` is a readable file that starts like a GGUF."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except FileNotFoundError:
+        raise ModelLoadError(f"There is no file {path}: check the path.") from None
+    except IsADirectoryError:
+        raise ModelLoadError(f"{path} is a directory: give the .gguf file in it.") from None
+    except OSError as error:
+        raise ModelLoadError(f"{path} cannot be read: {error.strerror}.") from None
+    if magic != b"GGUF":
+        raise ModelLoadError(
+            f"{path} is not a GGUF file (it starts with {magic!r}): "
+            "edgespec runs models in llama.cpp's GGUF format only."
+        )
+
+
+def _load(path: Path, gpu_layers: int | None, repack: bool, progress: Progress | None) -> Any:
+    params = llama_cpp.llama_model_default_params()
+    if gpu_layers is not None:
+        params.n_gpu_layers = gpu_layers
+    params.use_extra_bufts = repack
+    # Kept in a local so that it lives through the call.
+    callback = _progress_callback(progress)
+    if callback is not None:
+        params.progress_callback = callback
+    library.forget_complaints()
+    handle = llama_cpp.llama_model_load_from_file(str(path).encode("utf-8"), params)
+    if not handle:
+        raise ModelLoadError(_why_not(path, library.last_complaint()))
+    return handle
+
+
+def _progress_callback(progress: Progress | None) -> Any:
+    if progress is None:
+        return None
+
+    def report(fraction: float, _data: Any) -> bool:
+        progress(fraction)
+        return True
+
+    return llama_cpp.llama_progress_callback(report)
+
+
+def _why_not(path: Path, complaint: str) -> str:
+    if "unknown model architecture" in complaint:
+        name = complaint.rsplit(": ", 1)[-1].strip("'")
+        return (
+            f"{path.name} is a model of architecture {name!r}, which this llama.cpp does not "
+            "know: a newer edgespec may, or pick another model."
+        )
+    if "not within the file bounds" in complaint or "failed to read" in complaint:
+        return (
+            f"{path.name} is incomplete or damaged ({complaint}): download it again."
+        )
+    reason = complaint or "llama.cpp gave no reason"
+    return f"{path.name} cannot be loaded: {reason}. Download it again or pick another file."

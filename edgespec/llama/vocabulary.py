@@ -1,0 +1,130 @@
+"""The tokenizer inside a model, and whether two of them are the same."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from edgespec.errors import BackendError, IncompatibleDraftError
+
+# common/speculative.cpp: special tokens below this id may differ, sizes by this much.
+_FIRST_COMPARED = 5
+_LARGEST_SIZE_DIFFERENCE = 128
+
+
+class Vocabulary:
+    """Token ids and their text. Lives as long as the model it comes from."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self.size = int(llama_cpp.llama_vocab_n_tokens(handle))
+        self.type = int(llama_cpp.llama_vocab_type(handle))
+        self.bos = int(llama_cpp.llama_vocab_bos(handle))
+        self.eos = int(llama_cpp.llama_vocab_eos(handle))
+        self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(handle))
+        self.adds_eos = bool(llama_cpp.llama_vocab_get_add_eos(handle))
+        self._ends: dict[int, bool] = {}
+        self._pieces: dict[int, bytes] = {}
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Token ids of `text`.
+
+        add_special: add BOS/EOS as the model asks. parse_special: read control tokens such as
+        <|im_end|> in the text as such; never for text a user typed.
+        """
+        data = text.encode("utf-8", errors="replace")
+        size = len(data) + 8
+        tokens = np.empty(size, np.int32)
+        count = self._tokenize(data, tokens, add_special, parse_special)
+        if count < 0:
+            tokens = np.empty(-count, np.int32)
+            count = self._tokenize(data, tokens, add_special, parse_special)
+        if count < 0:
+            raise BackendError(f"The text of {len(data)} bytes could not be tokenized.")
+        return [int(token) for token in tokens[:count]]
+
+    def _tokenize(self, data: bytes, tokens: Any, special: bool, parse: bool) -> int:
+        pointer = tokens.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token))
+        return int(
+            llama_cpp.llama_tokenize(
+                self._handle, data, len(data), pointer, len(tokens), special, parse
+            )
+        )
+
+    def piece(self, token: int) -> bytes:
+        """The bytes `token` adds to a text; b"" for control tokens."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._piece(token, special=False)
+        return piece
+
+    def name(self, token: int) -> str:
+        """How the token is written in the vocabulary, control tokens included."""
+        if not 0 <= token < self.size:
+            return f"<{token}>"
+        text: bytes = llama_cpp.llama_vocab_get_text(self._handle, token)
+        return text.decode("utf-8", errors="replace")
+
+    def _piece(self, token: int, *, special: bool) -> bytes:
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            length = llama_cpp.llama_token_to_piece(
+                self._handle, token, buffer, size, 0, special
+            )
+            if length >= 0:
+                return buffer.raw[:length]
+            size = -length
+
+    def ends_generation(self, token: int) -> bool:
+        """Whether the model says with `token` that it is done."""
+        ends = self._ends.get(token)
+        if ends is None:
+            ends = bool(llama_cpp.llama_vocab_is_eog(self._handle, token))
+            self._ends[token] = ends
+        return ends
+
+    def texts(self, start: int, stop: int) -> list[bytes]:
+        """How the tokens start..stop-1 are written in the vocabulary."""
+        get = llama_cpp.llama_vocab_get_text
+        return [get(self._handle, token) for token in range(start, stop)]
+
+
+def check_compatible(target: Vocabulary, draft: Vocabulary) -> None:
+    """Raise IncompatibleDraftError, naming the first mismatch, unless ids mean the same in both.
+
+    The rules are llama.cpp's (`common_speculative_are_compatible`).
+    """
+    mismatch = _mismatch(target, draft)
+    if mismatch:
+        raise IncompatibleDraftError(
+            f"The draft model does not fit the target: {mismatch}. "
+            "Take a draft model of the same family, or leave --draft out."
+        )
+
+
+def _mismatch(target: Vocabulary, draft: Vocabulary) -> str:
+    if target.type != draft.type:
+        return f"their tokenizers are of different types ({target.type} and {draft.type})"
+    if target.adds_bos != draft.adds_bos or (target.adds_bos and target.bos != draft.bos):
+        return f"they begin texts differently ({_special(target, True)}, {_special(draft, True)})"
+    if target.adds_eos != draft.adds_eos or (target.adds_eos and target.eos != draft.eos):
+        return f"they end texts differently ({_special(target, False)}, {_special(draft, False)})"
+    if abs(target.size - draft.size) > _LARGEST_SIZE_DIFFERENCE:
+        return f"their vocabularies have {target.size} and {draft.size} tokens"
+    stop = min(target.size, draft.size)
+    wanted, found = target.texts(_FIRST_COMPARED, stop), draft.texts(_FIRST_COMPARED, stop)
+    if wanted == found:
+        return ""
+    at = next(i for i, pair in enumerate(zip(wanted, found, strict=True)) if pair[0] != pair[1])
+    token = at + _FIRST_COMPARED
+    return f"token {token} is {target.name(token)!r} in one and {draft.name(token)!r} in the other"
+
+
+def _special(vocabulary: Vocabulary, begin: bool) -> str:
+    adds = vocabulary.adds_bos if begin else vocabulary.adds_eos
+    token = vocabulary.bos if begin else vocabulary.eos
+    return f"with {vocabulary.name(token)!r}" if adds else "without a token"

@@ -1,0 +1,33 @@
+"""Keeps every test away from the user's files, and gives tests marked `model` the real model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from edgespec.catalog.download import pull
+from edgespec.catalog.paths import models_dir
+from edgespec.catalog.registry import load_registry
+
+# Found before any test moves EDGESPEC_HOME: a model is not pulled anew for every test.
+_MODELS = Path(os.environ.get("EDGESPEC_TEST_MODELS") or models_dir()).absolute()
+
+
+@pytest.fixture(autouse=True)
+def edgespec_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory below which this test's configuration, models, cache and state lie."""
+    home = tmp_path / "edgespec-home"
+    monkeypatch.setenv("EDGESPEC_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def default_model_path() -> Path:
+    """The default model's file, pulled when it is absent. For tests marked `model` only."""
+    with pytest.MonkeyPatch.context() as patch:
+        # An own models.toml of whoever runs the tests must not change which model is tested.
+        patch.setenv("EDGESPEC_HOME", str(_MODELS / "no-user-file"))
+        registry = load_registry()
+    return pull(registry.model(registry.pair("default").target), _MODELS)

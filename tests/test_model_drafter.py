@@ -1,0 +1,125 @@
+"""The draft model on the fake: shared noise, memory kept and cut, sequences batched."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgespec.decoding.policy import Fixed
+from edgespec.decoding.scheduler import Scheduler
+from edgespec.drafters.model import ModelDrafter
+from edgespec.protocols import DraftPolicy
+from edgespec.types import SamplingParams
+from tests.fakes import ErraticPolicy, FakeDrafter, FakeModel, Table, Ticks, hashed_logits
+from tests.test_scheduler import ALL_PARAMS, GREEDY, WARM, V, emitted, plain, request, run
+
+
+def blurred(logits: Table, seed: int, noise: float) -> Table:
+    """A draft model that resembles the target."""
+    other = hashed_logits(V, seed=seed)
+    return lambda tokens: logits(tokens) + noise * other(tokens)
+
+
+def pair(
+    noise: float, policy: DraftPolicy, sequences: int = 2, **draft: int
+) -> tuple[Scheduler, FakeModel, Table]:
+    logits = hashed_logits(V, seed=1)
+    small = FakeModel(blurred(logits, 5, noise), V, max_sequences=sequences, **draft)
+    target = FakeModel(logits, V, max_sequences=sequences)
+    drafters = {
+        "model": ModelDrafter(small, V),
+        "noise": FakeDrafter("noise", lambda tokens, params: sum(tokens) % V),
+    }
+    return Scheduler(target, drafters, policy, Ticks(), prefill_chunk=8), small, logits
+
+
+@pytest.mark.parametrize("params", ALL_PARAMS, ids=["greedy", "warm", "penalised"])
+def test_the_target_as_its_own_draft_is_always_right(params: SamplingParams) -> None:
+    scheduler, small, logits = pair(0.0, Fixed(4, "model"))
+    steps = run(scheduler, request([1, 2, 3], params, 31, end=-1))[0]
+    assert emitted(steps) == plain(logits, [1, 2, 3], params, 31, end=-1)
+    decoding = [step for step in steps if not step.prefilled]
+    assert all(step.accepted == step.drafted for step in decoding)
+    # Four passes a draft, never a pass over what it has read: the first reads two tokens, the
+    # last drafted one and the bonus token.
+    assert small.rows_seen[4:8] == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("noise", [0.2, 0.7, 3.0])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_any_draft_model_gives_the_plain_stream(noise: float, k: int) -> None:
+    scheduler, _, logits = pair(noise, Fixed(k, "model"))
+    for i in range(4):
+        for params in ALL_PARAMS:
+            steps = run(scheduler, request([i, 3, 2], params, 40))[0]
+            assert emitted(steps) == plain(logits, [i, 3, 2], params, 40)
+
+
+def test_shared_noise_agrees_more_often_than_the_drafts_favourite() -> None:
+    rates = {}
+    for name in ("model", "favourite"):
+        scheduler, _, logits = pair(0.35, Fixed(1, name))
+        draft_logits = blurred(logits, 5, 0.35)
+        scheduler._drafters = {
+            **scheduler._drafters,
+            "favourite": FakeDrafter(
+                "favourite", lambda tokens, _, table=draft_logits: int(table(tokens).argmax())
+            ),
+        }
+        steps = run(scheduler, request([1, 2, 3], WARM, 400, end=-1))[0]
+        decoding = [step for step in steps if step.drafted]
+        rates[name] = sum(s.accepted for s in decoding) / sum(s.drafted for s in decoding)
+    assert rates["model"] > rates["favourite"] + 0.1
+
+
+def test_sequences_share_the_drafts_passes() -> None:
+    scheduler, small, logits = pair(0.3, Fixed(3, "model"), sequences=4)
+    requests = [request([i, 7, 7], WARM, 30, id=i, end=-1) for i in range(4)]
+    steps = run(scheduler, *requests)
+    for one in requests:
+        assert emitted(steps[one.id]) == plain(logits, one.prompt, WARM, 30, end=-1)
+    drafting = sum(1 for some in steps.values() for step in some if step.drafted)
+    assert small.passes < 3 * drafting / 2
+
+
+def test_a_long_prompt_is_read_in_pieces_before_the_first_draft() -> None:
+    scheduler, small, logits = pair(0.0, Fixed(2, "model"), max_rows=16)
+    prompt = [i % 30 for i in range(60)]
+    steps = run(scheduler, request(prompt, GREEDY, 20, end=-1))[0]
+    assert emitted(steps) == plain(logits, prompt, GREEDY, 20, end=-1)
+    decoding = [step for step in steps if not step.prefilled]
+    assert [step.drafted for step in decoding[:5]] == [0, 0, 0, 2, 2]
+    assert max(small.rows_seen) == 16
+
+
+def test_a_draft_context_that_is_full_only_ends_the_drafting() -> None:
+    scheduler, _, logits = pair(0.0, Fixed(3, "model"), n_ctx=20)
+    steps = run(scheduler, request([1, 2, 3], GREEDY, 60, end=-1))[0]
+    assert emitted(steps) == plain(logits, [1, 2, 3], GREEDY, 60, end=-1)
+    assert steps[1].drafted == 3
+    assert steps[-2].drafted == 0
+
+
+def test_a_draft_model_that_cannot_rewind_reads_again() -> None:
+    scheduler, _, logits = pair(0.5, Fixed(3, "model"), rewind_depth=0)
+    steps = run(scheduler, request([1, 2, 3], WARM, 30, end=-1))[0]
+    assert emitted(steps) == plain(logits, [1, 2, 3], WARM, 30, end=-1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_switching_drafters_at_random_keeps_memory_right(seed: int) -> None:
+    policy = ErraticPolicy(["model", "noise"], seed, largest=5)
+    scheduler, _, logits = pair(0.3, policy)
+    requests = [request([i, 4], ALL_PARAMS[i % 3], 50, id=i) for i in range(6)]
+    steps = run(scheduler, *requests)
+    for one in requests:
+        assert emitted(steps[one.id]) == plain(logits, one.prompt, one.params, 50)
+
+
+def test_tokens_beyond_the_targets_vocabulary_are_never_proposed() -> None:
+    small = FakeModel(lambda tokens: hashed_logits(V + 8, scale=1.0)(tokens), V + 8)
+    drafter = ModelDrafter(small, V)
+    drafter.begin(0, [1, 2], SamplingParams(temperature=5.0, top_k=0, top_p=1, min_p=0, seed=1))
+    draft = drafter.propose({0: 30})[0]
+    assert len(draft) == 30
+    assert max(draft.tokens) < V
+    assert all(0.0 < value <= 1.0 for value in draft.confidence)
