@@ -416,6 +416,16 @@ def test_a_killed_pull_never_leaves_a_file_under_the_final_name(
     assert leftovers(models) == []
 
 
+def test_what_a_killed_forced_pull_left_is_swept_by_the_next(client: Client, models: Path) -> None:
+    for sweep in (lambda: pull(MODEL, models), lambda: remove("tiny", models)):
+        pull(MODEL, models)
+        (models / "tiny.gguf.part").touch()
+        (models / ".tiny.gguf.download-1" / "packages").mkdir(parents=True)
+        sweep()
+        assert leftovers(models) == []
+    assert client.count == 1
+
+
 def test_two_pulls_at_once(client: Client, models: Path) -> None:
     client.script = "import time; time.sleep(0.5)"
     phases: list[Phase] = []

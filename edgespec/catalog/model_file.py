@@ -63,6 +63,7 @@ class ModelFile:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         with locked(self.directory / f".{self.path.name}.lock", waiting):
+            self.part.unlink(missing_ok=True)
             for folder in self.directory.glob(f"{self._prefix}*"):
                 shutil.rmtree(folder, ignore_errors=True)
             yield

@@ -155,7 +155,8 @@ def _client_error(specs: Sequence[str], code: int, text: str) -> DownloadError:
     errors = [line[6:].strip() for line in lines if line.lower().startswith("error:")]
     reason = lines[-1] if lines else f"it ended with code {code} and no message"
     if errors and errors[-1] != "Exception:":
-        reason = errors[-1].rstrip(".") + (f" ({reason})" if reason.startswith("cause:") else "")
+        cause = f" ({reason.rstrip('.')})" if reason.startswith("cause:") else ""
+        reason = errors[-1].rstrip(".") + cause
     step = "Check the package and version in models.toml and your package index, then pull again."
     if code < 0:
         reason, step = f"it was stopped by signal {-code}", "Pull again."

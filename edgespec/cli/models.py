@@ -84,7 +84,7 @@ def pull(
     models = [registry.model(name) for name in names]  # a misspelt name fails before any download
     paths = []
     for model in models:
-        with _bar(model.name) as progress:
+        with download_bar(model.name) as progress:
             paths.append(download.pull(model, models_dir(), progress, force=force))
         if not as_json:
             typer.echo(paths[-1])
@@ -123,7 +123,7 @@ def _removable(name: str) -> Path:
 
 
 @contextmanager
-def _bar(name: str) -> Iterator[download.Progress]:
+def download_bar(name: str) -> Iterator[download.Progress]:
     """A progress bar on stderr; nothing when that is no terminal."""
     console = Console(stderr=True)
     columns = (

@@ -113,6 +113,11 @@ def supports_gpu() -> bool:
     return bool(llama_cpp.llama_supports_gpu_offload())
 
 
+def version() -> str:
+    """The version of the binding, which pins that of llama.cpp."""
+    return str(llama_cpp.__version__)
+
+
 def system_info() -> str:
     """The instruction sets and options this build uses."""
     start()

@@ -1,0 +1,1 @@
+"""Measurements behind the numbers in the documentation; each is run as a module."""

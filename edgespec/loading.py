@@ -1,0 +1,283 @@
+"""The composition root: names or paths in, a running Engine out."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from edgespec.catalog import measurements
+from edgespec.catalog.hardware import physical_cores
+from edgespec.catalog.resolve import Fetch, resolve_model, resolve_pair
+from edgespec.decoding.policy import Fixed
+from edgespec.decoding.scheduler import Scheduler
+from edgespec.drafters.model import ModelDrafter
+from edgespec.drafters.ngram import NgramDrafter
+from edgespec.engine import Engine, EngineInfo
+from edgespec.errors import OptionError, TemplateError
+from edgespec.llama import library
+from edgespec.llama.context import MAX_WIDTH, Context
+from edgespec.llama.exact import Exact, Numerics, choose_numerics
+from edgespec.llama.model import Model
+from edgespec.llama.vocabulary import check_compatible
+from edgespec.llama.widths import WidthProbe, probe_widths
+from edgespec.protocols import Drafter
+from edgespec.text.template import ChatTemplate, require_template
+
+DrafterName = Literal["auto", "model", "n-gram", "none"]
+Report = Callable[[str, float], None]
+"""Called with what is being done and how much of it is (0..1)."""
+
+DEFAULT_CONTEXT = 4096
+DEFAULT_DRAFT_TOKENS = 3
+_PLAIN_WIDTHS = frozenset({1})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How to load a pair; None and "auto" leave the choice to edgespec.
+
+    num_draft_tokens: k, 0 for plain decoding. n_ctx: tokens a sequence can hold.
+    threads: default physical cores. gpu_layers: default all that fit on a GPU there is.
+    exact: "on" uses only pass widths measured to be bit-identical to plain decoding, "auto"
+    does so where it costs nothing. max_sequences: answers generated at the same time.
+    """
+
+    num_draft_tokens: int | Literal["auto"] = "auto"
+    drafter: DrafterName = "auto"
+    n_ctx: int | None = None
+    threads: int | None = None
+    gpu_layers: int | None = None
+    exact: Exact = "auto"
+    max_sequences: int = 1
+
+    def __post_init__(self) -> None:
+        k = self.num_draft_tokens
+        if k != "auto" and not 0 <= k < MAX_WIDTH:
+            raise OptionError(f"-k must be auto or between 0 and {MAX_WIDTH - 1}, not {k}.")
+        if self.drafter not in ("auto", "model", "n-gram", "none"):
+            raise OptionError(
+                f"There is no drafter {self.drafter!r}: choose auto, model, n-gram or none."
+            )
+        if self.exact not in ("auto", "on", "off"):
+            raise OptionError(f"exact must be auto, on or off, not {self.exact!r}.")
+        for name in ("n_ctx", "threads", "max_sequences"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name} must be at least 1, not {value}.")
+        if self.max_sequences > 256:
+            raise OptionError(f"max_sequences must be at most 256, not {self.max_sequences}.")
+
+
+def load(
+    pair: str | None = None,
+    *,
+    target: str | Path | None = None,
+    draft: str | Path | None = None,
+    fetch: Fetch | None = None,
+    report: Report | None = None,
+    **options: Any,
+) -> Engine:
+    """Load a pair of models.toml, or a target with or without a draft, and start an Engine.
+
+    pair: a pair's or model's name; the pair "default" when neither it nor target is given.
+    target, draft: a path to a GGUF, or a name of models.toml. fetch: called with a model that
+    is not on this machine; without it such a model is an error. options: see LoadOptions.
+    Raises OptionError, CatalogError, ModelLoadError, IncompatibleDraftError, BackendError.
+    """
+    try:
+        chosen = LoadOptions(**options)
+    except TypeError:
+        known = ", ".join(LoadOptions.__dataclass_fields__)
+        wrong = ", ".join(sorted(set(options) - set(LoadOptions.__dataclass_fields__)))
+        raise OptionError(f"There is no option {wrong}: known are {known}.") from None
+    if target is None:
+        target_path, draft_path = resolve_pair(pair or "default", fetch)
+    elif pair is not None:
+        raise OptionError("Give either a pair or a target, not both.")
+    else:
+        target_path, draft_path = resolve_model(target, fetch), None
+    if draft:
+        draft_path = resolve_model(draft, fetch)
+    with contextlib.ExitStack() as stack:
+        engine = _Loader(chosen, report or (lambda what, done: None), stack).load(
+            target_path, draft_path
+        )
+        stack.pop_all()
+    return engine
+
+
+class _Loader:
+    """One loading. What it opens is on `stack`, in the order in which it must be freed."""
+
+    def __init__(
+        self, options: LoadOptions, report: Report, stack: contextlib.ExitStack
+    ) -> None:
+        self.options = options
+        self.report = report
+        self.stack = stack
+        self.threads = options.threads or physical_cores()
+        self.notes: list[str] = []
+
+    def load(self, target_path: Path, draft_path: Path | None) -> Engine:
+        numerics = choose_numerics(self.options.exact, lambda r: self._probe(target_path, r))
+        target = self._model(target_path, numerics.repack)
+        n_ctx = self._context_size(target)
+        name = self._drafter(draft_path)
+        drafters: dict[str, Drafter] = {}
+        context = self._context(target, n_ctx)
+        if context.rewind_depth == 0 and name:
+            self.notes.append(f"{target_path.name} keeps a recurrent state: it runs plain.")
+            name = ""
+        if name == "model" and draft_path:
+            drafters[name] = self._draft_model(draft_path, target, n_ctx)
+        elif name:
+            drafters[name] = NgramDrafter()
+        k = self._draft_tokens(name)
+        widths = numerics.widths
+        scheduler = Scheduler(context, drafters, Fixed(k, name, widths), time.perf_counter)
+        return Engine(
+            model=context,
+            tokenizer=target.vocabulary,
+            scheduler=scheduler,
+            template=_template(target),
+            info=self._info(target_path, draft_path if name == "model" else None, name, k, n_ctx,
+                            numerics),
+            close=self.stack.pop_all().close,
+        )
+
+    def _model(self, path: Path, repack: bool) -> Model:
+        model = Model(
+            path,
+            gpu_layers=self.options.gpu_layers,
+            repack=repack,
+            progress=lambda done: self.report(f"loading {path.name}", done),
+        )
+        self.stack.callback(model.close)
+        return model
+
+    def _context(self, model: Model, n_ctx: int) -> Context:
+        context = Context(
+            model,
+            n_ctx=n_ctx,
+            max_sequences=self.options.max_sequences,
+            threads=self.threads,
+        )
+        self.stack.callback(context.close)
+        return context
+
+    def _context_size(self, target: Model) -> int:
+        trained = target.n_ctx_train
+        wanted = self.options.n_ctx or min(DEFAULT_CONTEXT, trained)
+        if wanted > trained:
+            self.notes.append(
+                f"A context of {wanted} tokens is beyond the {trained} the model was trained "
+                "for: late text may be poor."
+            )
+        return wanted
+
+    def _drafter(self, draft_path: Path | None) -> str:
+        wanted = self.options.drafter
+        if wanted == "model" and draft_path is None:
+            raise OptionError("The drafter is to be a model, but there is none: add --draft PATH.")
+        if self.options.num_draft_tokens == 0 or wanted == "none":
+            return ""
+        if wanted == "auto":
+            return "model" if draft_path else "n-gram"
+        return wanted
+
+    def _draft_tokens(self, drafter: str) -> int:
+        k = self.options.num_draft_tokens
+        if not drafter:
+            return 0
+        return DEFAULT_DRAFT_TOKENS if k == "auto" else k
+
+    def _draft_model(self, path: Path, target: Model, n_ctx: int) -> ModelDrafter:
+        model = self._model(path, repack=True)
+        check_compatible(target.vocabulary, model.vocabulary)
+        context = self._context(model, min(n_ctx, max(model.n_ctx_train, 1)))
+        return ModelDrafter(context, target.vocabulary.size)
+
+    def _probe(self, path: Path, repack: bool) -> WidthProbe:
+        repack = repack and library.repacking_is_safe()
+        key = {
+            "measured": "pass widths",
+            "file": measurements.fingerprint(path) if path.is_file() else str(path),
+            "repack": repack,
+            "threads": self.threads,
+            "gpu_layers": self.options.gpu_layers,
+            "llama.cpp": library.version(),
+            "machine": library.system_info(),
+            "devices": [device.description for device in library.devices()],
+        }
+        kept = measurements.recall(key)
+        if kept:
+            return _probe_from(kept)
+        self.report(f"measuring {path.name}", 0.0)
+        model = Model(path, gpu_layers=self.options.gpu_layers, repack=repack)
+        try:
+            context = Context(model, n_ctx=512, threads=self.threads)
+            try:
+                probe = probe_widths(context, model.vocabulary)
+            finally:
+                context.close()
+        finally:
+            model.close()
+        self.report(f"measuring {path.name}", 1.0)
+        measurements.keep(key, asdict(probe))
+        return probe
+
+    def _info(
+        self,
+        target: Path,
+        draft: Path | None,
+        drafter: str,
+        k: int,
+        n_ctx: int,
+        numerics: Numerics,
+    ) -> EngineInfo:
+        if not library.repacking_is_safe():
+            self.notes.append(
+                "This llama.cpp was built with AMX kernels, which some compilers break: they are "
+                "not used (see docs/architecture.md)."
+            )
+        if numerics.widths == _PLAIN_WIDTHS and k:
+            self.notes.append(
+                "No draft can be verified bit for bit on this machine with this target: "
+                "--exact on means plain decoding here."
+            )
+        return EngineInfo(
+            target=target.name,
+            draft=draft.name if draft else "",
+            drafter=drafter,
+            num_draft_tokens=k,
+            n_ctx=n_ctx,
+            threads=self.threads,
+            devices=tuple(device.description for device in library.devices()),
+            exact_widths=numerics.widths,
+            notes=tuple(self.notes),
+        )
+
+
+def _probe_from(kept: dict[str, Any]) -> WidthProbe:
+    return WidthProbe(
+        {int(width): float(value) for width, value in kept["differences"].items()},
+        {int(width): float(value) for width, value in kept["seconds"].items()},
+    )
+
+
+def _template(model: Model) -> ChatTemplate | TemplateError:
+    """A broken or missing template only matters to those who chat."""
+    vocabulary = model.vocabulary
+    try:
+        source = require_template(model.chat_template, model.path.name)
+        return ChatTemplate(
+            source,
+            bos=vocabulary.name(vocabulary.bos) if vocabulary.bos >= 0 else "",
+            eos=vocabulary.name(vocabulary.eos) if vocabulary.eos >= 0 else "",
+        )
+    except TemplateError as error:
+        return error
