@@ -11,7 +11,6 @@ import itertools
 import queue
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -28,7 +27,7 @@ from edgespec.errors import (
     TemplateError,
 )
 from edgespec.generation import Generation
-from edgespec.protocols import TokenModel, Tokenizer
+from edgespec.protocols import Tokenizer, TokenModel
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Chunk, Completion, SamplingParams, Step
 

@@ -104,9 +104,7 @@ class Generation:
     def _put(self, text: str, steps: tuple[Step, ...], reason: FinishReason | None) -> None:
         self._pieces.append(text)
         completion = self._completion(reason) if reason else None
-        self._chunks.put(
-            Chunk(text=text, steps=steps, finish_reason=reason, completion=completion)
-        )
+        self._chunks.put(Chunk(text=text, steps=steps, finish_reason=reason, completion=completion))
 
     def _completion(self, reason: FinishReason) -> Completion:
         now = time.perf_counter()

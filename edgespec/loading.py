@@ -33,6 +33,8 @@ Report = Callable[[str, float], None]
 
 DEFAULT_CONTEXT = 4096
 DEFAULT_DRAFT_TOKENS = 3
+# At a fixed k, shorter matches cost more time than they save on a CPU.
+_NGRAM_MATCH = 6
 _PLAIN_WIDTHS = frozenset({1})
 
 
@@ -113,9 +115,7 @@ def load(
 class _Loader:
     """One loading. What it opens is on `stack`, in the order in which it must be freed."""
 
-    def __init__(
-        self, options: LoadOptions, report: Report, stack: contextlib.ExitStack
-    ) -> None:
+    def __init__(self, options: LoadOptions, report: Report, stack: contextlib.ExitStack) -> None:
         self.options = options
         self.report = report
         self.stack = stack
@@ -135,7 +135,7 @@ class _Loader:
         if name == "model" and draft_path:
             drafters[name] = self._draft_model(draft_path, target, n_ctx)
         elif name:
-            drafters[name] = NgramDrafter()
+            drafters[name] = NgramDrafter(min_match=_NGRAM_MATCH)
         k = self._draft_tokens(name)
         widths = numerics.widths
         scheduler = Scheduler(context, drafters, Fixed(k, name, widths), time.perf_counter)
@@ -144,8 +144,9 @@ class _Loader:
             tokenizer=target.vocabulary,
             scheduler=scheduler,
             template=_template(target),
-            info=self._info(target_path, draft_path if name == "model" else None, name, k, n_ctx,
-                            numerics),
+            info=self._info(
+                target_path, draft_path if name == "model" else None, name, k, n_ctx, numerics
+            ),
             close=self.stack.pop_all().close,
         )
 

@@ -136,9 +136,7 @@ class FakeTokenizer:
 class FakeDrafter:
     """Keeps the tokens of each sequence, and asks `guess(tokens, params)` for every token."""
 
-    def __init__(
-        self, name: str, guess: Callable[[list[int], SamplingParams], int | None]
-    ) -> None:
+    def __init__(self, name: str, guess: Callable[[list[int], SamplingParams], int | None]) -> None:
         self.name = name
         self._guess = guess
         self.tokens: dict[int, list[int]] = {}

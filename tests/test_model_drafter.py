@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from edgespec.decoding.policy import Fixed
 from edgespec.decoding.scheduler import Scheduler
 from edgespec.drafters.model import ModelDrafter
-from edgespec.protocols import DraftPolicy
+from edgespec.protocols import Drafter, DraftPolicy
 from edgespec.types import SamplingParams
 from tests.fakes import ErraticPolicy, FakeDrafter, FakeModel, Table, Ticks, hashed_logits
 from tests.test_scheduler import ALL_PARAMS, GREEDY, WARM, V, emitted, plain, request, run
@@ -19,13 +21,17 @@ def blurred(logits: Table, seed: int, noise: float) -> Table:
     return lambda tokens: logits(tokens) + noise * other(tokens)
 
 
+def best_token(table: Table) -> Callable[[list[int], SamplingParams], int]:
+    return lambda tokens, params: int(table(tokens).argmax())
+
+
 def pair(
     noise: float, policy: DraftPolicy, sequences: int = 2, **draft: int
 ) -> tuple[Scheduler, FakeModel, Table]:
     logits = hashed_logits(V, seed=1)
     small = FakeModel(blurred(logits, 5, noise), V, max_sequences=sequences, **draft)
     target = FakeModel(logits, V, max_sequences=sequences)
-    drafters = {
+    drafters: dict[str, Drafter] = {
         "model": ModelDrafter(small, V),
         "noise": FakeDrafter("noise", lambda tokens, params: sum(tokens) % V),
     }
@@ -58,13 +64,8 @@ def test_shared_noise_agrees_more_often_than_the_drafts_favourite() -> None:
     rates = {}
     for name in ("model", "favourite"):
         scheduler, _, logits = pair(0.35, Fixed(1, name))
-        draft_logits = blurred(logits, 5, 0.35)
-        scheduler._drafters = {
-            **scheduler._drafters,
-            "favourite": FakeDrafter(
-                "favourite", lambda tokens, _, table=draft_logits: int(table(tokens).argmax())
-            ),
-        }
+        favourite = FakeDrafter("favourite", best_token(blurred(logits, 5, 0.35)))
+        scheduler._drafters = {**scheduler._drafters, "favourite": favourite}
         steps = run(scheduler, request([1, 2, 3], WARM, 400, end=-1))[0]
         decoding = [step for step in steps if step.drafted]
         rates[name] = sum(s.accepted for s in decoding) / sum(s.drafted for s in decoding)

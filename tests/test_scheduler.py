@@ -125,7 +125,9 @@ def test_every_drafter_and_k_gives_the_plain_stream(
 
 
 @given(
-    prompts=st.lists(st.lists(st.integers(0, V - 2), min_size=1, max_size=17), min_size=1, max_size=6),
+    prompts=st.lists(
+        st.lists(st.integers(0, V - 2), min_size=1, max_size=17), min_size=1, max_size=6
+    ),
     seed=st.integers(0, 10_000),
     limit=st.integers(1, 30),
 )
@@ -136,9 +138,7 @@ def test_erratic_schedules_in_company_change_nothing(
     logits = hashed_logits(V, seed=seed % 7)
     policy = ErraticPolicy(list(drafters(logits)), seed)
     scheduler, _ = make(logits, policy, max_sequences=3, n_ctx=40)
-    requests = [
-        request(prompt, ALL_PARAMS[i % 3], limit, id=i) for i, prompt in enumerate(prompts)
-    ]
+    requests = [request(prompt, ALL_PARAMS[i % 3], limit, id=i) for i, prompt in enumerate(prompts)]
     steps = run(scheduler, *requests)
     for one in requests:
         most = min(limit, 40 - len(one.prompt))
@@ -225,7 +225,7 @@ def test_prompts_are_read_in_chunks_while_others_decode() -> None:
 
 def test_the_next_turn_reads_only_what_is_new() -> None:
     logits = hashed_logits(V)
-    scheduler, model = make(logits, Fixed(3, "perfect"))
+    scheduler, _ = make(logits, Fixed(3, "perfect"))
     first = [1, 2, 3, 4, 5, 6]
     answer = emitted(run(scheduler, request(first, GREEDY, 10, end=-1))[0])
     second = [*first, *answer, 9, 8]
@@ -283,7 +283,7 @@ def test_a_failed_pass_leaves_memory_as_before(error: Exception, after: int) -> 
 
 def test_a_model_that_cannot_rewind_is_never_given_a_draft() -> None:
     logits = hashed_logits(V)
-    scheduler, model = make(logits, Fixed(4, "perfect"), rewind_depth=0)
+    scheduler, _ = make(logits, Fixed(4, "perfect"), rewind_depth=0)
     for prompt in ([1, 2, 3], [1, 2, 4], [1, 2, 3]):
         steps = run(scheduler, request(prompt, GREEDY, 12))[0]
         assert emitted(steps) == plain(logits, prompt, GREEDY, 12)
@@ -303,9 +303,7 @@ def test_seconds_add_up_over_shared_passes() -> None:
     model = FakeModel(logits, V)
     clock = Ticks()
     scheduler = Scheduler(model, drafters(logits), Fixed(2, "half"), clock)
-    steps = run(
-        scheduler, *(request([i, 1, 2], GREEDY, 12, id=i, end=-1) for i in range(3))
-    )
+    steps = run(scheduler, *(request([i, 1, 2], GREEDY, 12, id=i, end=-1) for i in range(3)))
     flat = [step for some in steps.values() for step in some]
     total = sum(s.draft_s + s.verify_s + s.sample_s + s.other_s for s in flat)
     # Six looks at the clock in every pass, so five ticks from the first to the last.

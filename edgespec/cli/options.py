@@ -100,7 +100,9 @@ def load_options(
     }
 
 
-def load(pair: str | None, target: str | None, draft: str | None, options: dict[str, Any]) -> Engine:
+def load(
+    pair: str | None, target: str | None, draft: str | None, options: dict[str, Any]
+) -> Engine:
     """Load with progress bars, pulling what is missing."""
     from edgespec.cli.progress import fetch, loading_bar
     from edgespec.loading import LoadOptions
@@ -108,9 +110,7 @@ def load(pair: str | None, target: str | None, draft: str | None, options: dict[
 
     LoadOptions(**options)  # a wrong option fails before any download
     with loading_bar() as report:
-        return load_engine(
-            pair, target=target, draft=draft, fetch=fetch, report=report, **options
-        )
+        return load_engine(pair, target=target, draft=draft, fetch=fetch, report=report, **options)
 
 
 def summary(completion: Completion) -> str:

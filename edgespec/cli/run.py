@@ -16,9 +16,7 @@ from edgespec.types import Chunk, Completion, SamplingParams
 if TYPE_CHECKING:
     from edgespec.engine import Engine
 
-Prompt = Annotated[
-    str | None, typer.Argument(help="What to ask. Piped text is put after it.")
-]
+Prompt = Annotated[str | None, typer.Argument(help="What to ask. Piped text is put after it.")]
 System = Annotated[str | None, typer.Option(help="A system prompt.")]
 Raw = Annotated[
     bool, typer.Option("--raw", help="Continue the prompt as it is, without chat template.")

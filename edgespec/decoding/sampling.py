@@ -142,7 +142,7 @@ def top_k(row: LogitRow, k: int) -> Candidates:
 
 
 def _probabilities(values: Floats) -> Floats:
-    weights = np.exp(values - values.max())
+    weights: Floats = np.exp(values - values.max())
     weights /= weights.sum()
     return weights
 

@@ -198,7 +198,11 @@ class Scheduler:
                 running.kept = 0
 
     def _steps(
-        self, shares: list[_Share], pass_rows: int, seconds: tuple[float, float, float], total: float
+        self,
+        shares: list[_Share],
+        pass_rows: int,
+        seconds: tuple[float, float, float],
+        total: float,
     ) -> list[Step]:
         draft_s, verify_s, sample_s = seconds
         steps = []
@@ -243,9 +247,7 @@ class Scheduler:
 
 
 def _share(running: Running, choice: Choice, draft: Draft, rows: int, wants: int) -> _Share:
-    return _Share(
-        running, choice, draft, rows, wants, len(running.tokens), running.kept + rows
-    )
+    return _Share(running, choice, draft, rows, wants, len(running.tokens), running.kept + rows)
 
 
 def _rows(share: _Share) -> list[Row]:

@@ -16,22 +16,22 @@ _DERIVED = ("acceptance_rate", "mean_acceptance_length", "tokens_per_second")
 
 def collect(steps: Iterable[Step]) -> Stats:
     """The sum of `steps`. A step that ends a prompt counts as prefill, its token as emitted."""
-    sums: Counter[str] = Counter()
-    seconds: dict[str, float] = dict.fromkeys(
+    counts: Counter[str] = Counter()
+    seconds: dict[str, Any] = dict.fromkeys(
         ("prefill_s", "draft_s", "verify_s", "sample_s", "other_s"), 0.0
     )
     by_drafter: dict[str, tuple[int, int]] = {}
     lengths: Counter[int] = Counter()
     for step in steps:
-        sums["emitted"] += len(step.tokens)
-        sums["prefilled"] += step.prefilled
+        counts["emitted"] += len(step.tokens)
+        counts["prefilled"] += step.prefilled
         if step.prefilled:
             seconds["prefill_s"] += step.draft_s + step.verify_s + step.sample_s + step.other_s
             continue
-        sums["steps"] += 1
-        sums["drafted"] += step.drafted
-        sums["accepted"] += step.accepted
-        sums["emitted_while_decoding"] += len(step.tokens)
+        counts["steps"] += 1
+        counts["drafted"] += step.drafted
+        counts["accepted"] += step.accepted
+        counts["emitted_while_decoding"] += len(step.tokens)
         lengths[step.drafted] += 1
         for name in ("draft_s", "verify_s", "sample_s", "other_s"):
             seconds[name] += getattr(step, name)
@@ -39,7 +39,7 @@ def collect(steps: Iterable[Step]) -> Stats:
             drafted, accepted = by_drafter.get(step.drafter, (0, 0))
             by_drafter[step.drafter] = (drafted + step.drafted, accepted + step.accepted)
     return Stats(
-        **sums,
+        **counts,
         **seconds,
         by_drafter=MappingProxyType(by_drafter),
         lengths=MappingProxyType(dict(sorted(lengths.items()))),

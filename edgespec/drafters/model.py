@@ -102,8 +102,7 @@ class ModelDrafter:
             unread = mirror.tokens[start : start + most]
             last = len(mirror.tokens) - 1
             rows += [
-                Row(sequence, start + i, token, start + i == last)
-                for i, token in enumerate(unread)
+                Row(sequence, start + i, token, start + i == last) for i, token in enumerate(unread)
             ]
         return rows
 

@@ -202,7 +202,7 @@ class _Batch:
             ("seq_id", self._pointers),
             ("logits", self._wanted),
         ):
-            kind = dict(llama_cpp.llama_batch._fields_)[field]
+            kind = type(getattr(self.struct, field))
             setattr(self.struct, field, ctypes.cast(array.ctypes.data, kind))
 
     def fill(self, rows: Sequence[Row]) -> int:

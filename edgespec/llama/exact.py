@@ -47,5 +47,3 @@ def choose_numerics(exact: Exact, probe: Callable[[bool], WidthProbe]) -> Numeri
     if original.widest_run >= _WIDE_ENOUGH and fast_enough:
         return Numerics(False, original.identical)
     return Numerics(True, None)
-
-

@@ -163,8 +163,6 @@ def _why_not(path: Path, complaint: str) -> str:
             "know: a newer edgespec may, or pick another model."
         )
     if "not within the file bounds" in complaint or "failed to read" in complaint:
-        return (
-            f"{path.name} is incomplete or damaged ({complaint}): download it again."
-        )
+        return f"{path.name} is incomplete or damaged ({complaint}): download it again."
     reason = complaint or "llama.cpp gave no reason"
     return f"{path.name} cannot be loaded: {reason}. Download it again or pick another file."

@@ -72,9 +72,7 @@ class Vocabulary:
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)
-            length = llama_cpp.llama_token_to_piece(
-                self._handle, token, buffer, size, 0, special
-            )
+            length = llama_cpp.llama_token_to_piece(self._handle, token, buffer, size, 0, special)
             if length >= 0:
                 return buffer.raw[:length]
             size = -length
