@@ -14,6 +14,8 @@ import llama_cpp
 from edgespec.errors import BackendError
 
 log = logging.getLogger("edgespec.llama")
+# Whoever uses edgespec as a library decides what is shown; by default nothing is.
+logging.getLogger("edgespec").addHandler(logging.NullHandler())
 
 TESTED_BINDINGS = ("0.3.36",)
 
