@@ -12,7 +12,7 @@ import queue
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
 from typing import Any, Self
@@ -165,14 +165,19 @@ class Engine:
             exact=self.info.exact_widths is not None,
             cancel=self._cancel,
         )
-        with self._lock:
-            if self._closing:
-                raise EngineClosedError("The engine is closed: load it again.")
+        with self._open():
             self._inbox.put(lambda: self._start(generation))
         return generation
 
     def tokenize(self, prompt: str | None, messages: Messages | None = None) -> list[int]:
-        """The tokens a request would be given. Raises OptionError and TemplateError."""
+        """The tokens a request would be given.
+
+        Raises OptionError, TemplateError and EngineClosedError.
+        """
+        with self._open():  # close() frees the tokenizer
+            return self._tokenize(prompt, messages)
+
+    def _tokenize(self, prompt: str | None, messages: Messages | None) -> list[int]:
         if (prompt is None) == (messages is None):
             raise OptionError("Give either a prompt or messages.")
         if prompt is not None:
@@ -193,10 +198,18 @@ class Engine:
 
     def _render(self, messages: Messages) -> str:
         if isinstance(self._template, TemplateError):
-            raise self._template
+            raise TemplateError(*self._template.args)
         if not messages:
             raise OptionError("There are no messages: give at least one of the user.")
         return self._template.render(messages)
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Keeps the engine from being closed meanwhile. Raises EngineClosedError."""
+        with self._lock:
+            if self._closing:
+                raise EngineClosedError("The engine is closed: load it again.")
+            yield
 
     def close(self) -> None:
         """Cancel what runs and free the models. Idempotent."""

@@ -47,19 +47,9 @@ class Generation:
 
     # The caller's side.
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Chunks as they come; leaving the iterator early cancels the generation."""
-        finished = False
-        try:
-            while not finished:
-                item = self._chunks.get()
-                finished = isinstance(item, Exception) or item.finish_reason is not None
-                if isinstance(item, Exception):
-                    raise item
-                yield item
-        finally:
-            if not finished:
-                self.cancel()
+    def chunks(self) -> Chunks:
+        """Chunks as they come; letting go of the iterator early cancels the generation."""
+        return Chunks(self._chunks, self.cancel)
 
     def result(self) -> Completion:
         """Wait for the end. Raises what went wrong."""
@@ -129,6 +119,38 @@ class Generation:
         alone = all(step.rows == step.pass_rows for step in self._steps)
         plain = all(step.drafted == 0 for step in self._steps)
         return "identical" if alone and (plain or self._exact) else "same distribution"
+
+
+class Chunks(Iterator[Chunk]):
+    """Reads one generation. Not a generator function: one that was never asked for its first
+    item would not notice that it is thrown away."""
+
+    def __init__(self, queue: queue.SimpleQueue[Chunk | Exception], cancel: Callable[[], None]):
+        self._queue = queue
+        self._cancel = cancel
+        self._finished = False
+
+    def __next__(self) -> Chunk:
+        if self._finished:
+            raise StopIteration
+        try:
+            item = self._queue.get()
+        except BaseException:  # Ctrl-C while waiting
+            self.close()
+            raise
+        self._finished = isinstance(item, Exception) or item.finish_reason is not None
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Cancel the generation unless it is over. Idempotent."""
+        if not self._finished:
+            self._finished = True
+            self._cancel()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _fresh(error: Exception) -> Exception:

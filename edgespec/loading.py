@@ -13,7 +13,7 @@ from edgespec.catalog import measurements
 from edgespec.catalog.hardware import physical_cores
 from edgespec.catalog.resolve import Fetch, resolve_model, resolve_pair
 from edgespec.decoding.policy import Fixed
-from edgespec.decoding.scheduler import Scheduler
+from edgespec.decoding.scheduler import PREFILL_CHUNK, Scheduler
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
 from edgespec.engine import Engine, EngineInfo
@@ -58,7 +58,7 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         k = self.num_draft_tokens
-        if k != "auto" and not 0 <= k < MAX_WIDTH:
+        if k != "auto" and not (isinstance(k, int) and 0 <= k < MAX_WIDTH):
             raise OptionError(f"-k must be auto or between 0 and {MAX_WIDTH - 1}, not {k}.")
         if self.drafter not in ("auto", "model", "n-gram", "none"):
             raise OptionError(
@@ -68,8 +68,8 @@ class LoadOptions:
             raise OptionError(f"exact must be auto, on or off, not {self.exact!r}.")
         for name in ("n_ctx", "threads", "max_sequences"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise OptionError(f"{name} must be at least 1, not {value}.")
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise OptionError(f"{name} must be a whole number from 1 on, not {value!r}.")
         if self.max_sequences > 256:
             raise OptionError(f"max_sequences must be at most 256, not {self.max_sequences}.")
 
@@ -90,12 +90,11 @@ def load(
     is not on this machine; without it such a model is an error. options: see LoadOptions.
     Raises OptionError, CatalogError, ModelLoadError, IncompatibleDraftError, BackendError.
     """
-    try:
-        chosen = LoadOptions(**options)
-    except TypeError:
-        known = ", ".join(LoadOptions.__dataclass_fields__)
-        wrong = ", ".join(sorted(set(options) - set(LoadOptions.__dataclass_fields__)))
-        raise OptionError(f"There is no option {wrong}: known are {known}.") from None
+    known = LoadOptions.__dataclass_fields__
+    wrong = [name for name in options if name not in known]
+    if wrong:
+        raise OptionError(f"There is no option {', '.join(wrong)}: known are {', '.join(known)}.")
+    chosen = LoadOptions(**options)
     if target is None:
         target_path, draft_path = resolve_pair(pair or "default", fetch)
     elif pair is not None:
@@ -166,9 +165,16 @@ class _Loader:
             n_ctx=n_ctx,
             max_sequences=self.options.max_sequences,
             threads=self.threads,
+            # All drafts and a piece of a prompt share one pass, however many sequences run.
+            max_rows=max(512, PREFILL_CHUNK + self.options.max_sequences * self._widest),
         )
         self.stack.callback(context.close)
         return context
+
+    @property
+    def _widest(self) -> int:
+        k = self.options.num_draft_tokens
+        return 1 + (DEFAULT_DRAFT_TOKENS if k == "auto" else k)
 
     def _context_size(self, target: Model) -> int:
         trained = target.n_ctx_train
@@ -191,10 +197,7 @@ class _Loader:
         return wanted
 
     def _draft_tokens(self, drafter: str) -> int:
-        k = self.options.num_draft_tokens
-        if not drafter:
-            return 0
-        return DEFAULT_DRAFT_TOKENS if k == "auto" else k
+        return self._widest - 1 if drafter else 0
 
     def _draft_model(self, path: Path, target: Model, n_ctx: int) -> ModelDrafter:
         model = self._model(path, repack=True)
@@ -214,9 +217,9 @@ class _Loader:
             "machine": library.system_info(),
             "devices": [device.description for device in library.devices()],
         }
-        kept = measurements.recall(key)
-        if kept:
-            return _probe_from(kept)
+        kept = _probe_from(measurements.recall(key))
+        if kept is not None:
+            return kept
         self.report(f"measuring {path.name}", 0.0)
         model = Model(path, gpu_layers=self.options.gpu_layers, repack=repack)
         try:
@@ -263,11 +266,18 @@ class _Loader:
         )
 
 
-def _probe_from(kept: dict[str, Any]) -> WidthProbe:
-    return WidthProbe(
-        {int(width): float(value) for width, value in kept["differences"].items()},
-        {int(width): float(value) for width, value in kept["seconds"].items()},
-    )
+def _probe_from(kept: dict[str, Any] | None) -> WidthProbe | None:
+    """None when nothing was kept, or nothing usable."""
+    if kept is None:
+        return None
+    try:
+        differences, seconds = (
+            {int(width): float(value) for width, value in kept[name].items()}
+            for name in ("differences", "seconds")
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return WidthProbe(differences, seconds) if 1 in seconds else None
 
 
 def _template(model: Model) -> ChatTemplate | TemplateError:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgespec.catalog.tables import did_you_mean
 from edgespec.cli import options as opt
+from edgespec.cli.answer import ctrl_c_cancels, follow, report
 from edgespec.decoding import stats
 from edgespec.errors import ContextFullError, EdgespecError, OptionError
-from edgespec.types import Completion, SamplingParams, Stats
+from edgespec.types import Completion, Stats
 
 if TYPE_CHECKING:
     from edgespec.engine import Engine
@@ -26,58 +28,22 @@ HELP = """\
 Ctrl-C stops an answer and keeps what there is of it."""
 
 Plain = Annotated[bool, typer.Option("--plain", help="Line by line instead of full screen.")]
-System = Annotated[str, typer.Option(help="A system prompt.")]
 
 
+@opt.grouped
 def chat(
+    loading: opt.Loading,
+    sampling: opt.Sampling,
     plain: Plain = False,
-    pair: opt.Pair = None,
-    target: opt.Target = None,
-    draft: opt.DraftModel = None,
-    drafter: opt.Drafter = "auto",
-    num_draft_tokens: opt.DraftTokens = "auto",
     max_tokens: opt.MaxTokens = None,
-    temperature: opt.Temperature = opt.DEFAULTS.temperature,
-    top_k: opt.TopK = opt.DEFAULTS.top_k,
-    top_p: opt.TopP = opt.DEFAULTS.top_p,
-    min_p: opt.MinP = opt.DEFAULTS.min_p,
-    typical_p: opt.TypicalP = opt.DEFAULTS.typical_p,
-    repeat_penalty: opt.RepeatPenalty = opt.DEFAULTS.repeat_penalty,
-    presence_penalty: opt.PresencePenalty = opt.DEFAULTS.presence_penalty,
-    frequency_penalty: opt.FrequencyPenalty = opt.DEFAULTS.frequency_penalty,
-    penalty_last_n: opt.PenaltyLastN = opt.DEFAULTS.penalty_last_n,
-    seed: opt.Seed = None,
-    system: System = "",
-    ctx: opt.Ctx = None,
-    threads: opt.Threads = None,
-    gpu_layers: opt.GpuLayers = None,
-    exact: opt.Exact = "auto",
+    system: opt.System = None,
 ) -> None:
-    """Talk with a model."""
+    """Talk with a model: answers go to stdout, all else to stderr. Lines may come from a pipe."""
     if not plain:
         raise OptionError("The full-screen chat is not there yet: edgespec chat --plain")
-    params = SamplingParams(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        typical_p=typical_p,
-        repeat_penalty=repeat_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        penalty_last_n=penalty_last_n,
-        seed=seed,
-    )
-    load_options = opt.load_options(
-        drafter=drafter,
-        num_draft_tokens=num_draft_tokens,
-        ctx=ctx,
-        threads=threads,
-        gpu_layers=gpu_layers,
-        exact=exact,
-    )
-    with opt.load(pair, target, draft, load_options) as engine:
-        Conversation(engine, {"params": params, "max_tokens": max_tokens}, system).run()
+    request = {"params": sampling.params(), "max_tokens": max_tokens}
+    with loading.engine() as engine:
+        Conversation(engine, request, system or "").run()
 
 
 class Conversation:
@@ -93,51 +59,50 @@ class Conversation:
             "/reset": self._reset,
             "/system": self._set_system,
             "/stats": self._show_stats,
-            "/help": lambda _: typer.echo(HELP),
+            "/help": lambda _: _tell(HELP),
         }
 
     def run(self) -> None:
-        """Until the user leaves."""
+        """Until the user leaves. Raises TemplateError for a model that cannot chat."""
+        if not self._engine.has_template:
+            self._engine.tokenize(None, [{"role": "user", "content": "Hello"}])  # says why
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  line editing and history for input()
         self._greet()
-        interrupted = False
+        warned = False
         while True:
             try:
-                line = input("> " if sys.stdin.isatty() else "")
+                if not self._handle(_read_line()):
+                    return
+                warned = False
             except EOFError:
-                break
+                return
             except KeyboardInterrupt:
-                typer.echo("", err=True)
-                if interrupted:
-                    break
-                typer.echo("Ctrl-C again, or /quit, to leave.", err=True)
-                interrupted = True
-                continue
-            interrupted = False
-            if not self._handle(line.strip()):
-                break
+                if not sys.stdin.isatty():
+                    raise  # whoever stops a script means all of it
+                _tell("" if warned else "\nCtrl-C again, or /quit, to leave.")
+                if warned:
+                    return
+                warned = True
 
     def _greet(self) -> None:
         info = self._engine.info
         drafts = f"drafts by {info.drafter}, k={info.num_draft_tokens}" if info.drafter else "plain"
         name = f"{info.target} with {info.draft}" if info.draft else info.target
-        devices = ", ".join(info.devices)
-        typer.echo(f"{name} | {drafts} | {devices} | /help", err=True)
+        _tell(f"{name} | {drafts} | {', '.join(info.devices)} | /help")
         for note in info.notes:
-            typer.echo(note, err=True)
+            _tell(note)
 
     def _handle(self, line: str) -> bool:
         """False to leave."""
-        if line in ("/quit", "/exit"):
+        name, _, rest = line.partition(" ")
+        if name in ("/quit", "/exit"):
             return False
-        if line.startswith("/"):
-            name, _, rest = line.partition(" ")
-            command = self._commands.get(name)
-            if command:
-                command(rest.strip())
-            else:
-                typer.echo(f"There is no command {name}: /help lists them.", err=True)
+        if name in self._commands:
+            self._commands[name](rest.strip())
+        elif name.startswith("/"):
+            near = did_you_mean(name, [*self._commands, "/quit"])
+            _tell(f"There is no command {name}.{near} /help lists all.")
         elif line:
             self._ask(line)
         return True
@@ -145,57 +110,67 @@ class Conversation:
     def _ask(self, text: str) -> None:
         question = {"role": "user", "content": text}
         system = [{"role": "system", "content": self._system}] if self._system else []
+        messages = [*system, *self._messages, question]
         try:
-            completion = self._answer([*system, *self._messages, question])
+            with ctrl_c_cancels() as ctrl_c:
+                generation = self._engine.submit(messages=messages, **self._request)
+                self._keep(question, follow(ctrl_c.watch(generation)))
         except ContextFullError as error:
-            typer.echo(f"{error} Or /reset.", err=True)
-            return
+            _tell(f"{error} Or forget the conversation: /reset.")
         except EdgespecError as error:
-            typer.echo(str(error), err=True)
-            return
-        self._messages += [question, {"role": "assistant", "content": completion.text}]
-        self._total = stats.merge(self._total, completion.stats)
-        typer.echo(opt.summary(completion), err=True)
+            _tell(str(error))
+        if ctrl_c.pressed and not sys.stdin.isatty():
+            raise KeyboardInterrupt
 
-    def _answer(self, messages: list[dict[str, str]]) -> Completion:
-        generation = self._engine.submit(messages=messages, **self._request)
-        chunks = generation.chunks()
-        completion = None
-        while completion is None:
-            try:
-                for chunk in chunks:
-                    sys.stdout.write(chunk.text)
-                    sys.stdout.flush()
-                    completion = chunk.completion
-            except KeyboardInterrupt:
-                # Leaving the iterator cancelled it; what is left is the end of the answer.
-                generation.cancel()
-                chunks = generation.chunks()
-        sys.stdout.write("\n")
-        sys.stdout.flush()
-        return completion
+    def _keep(self, question: dict[str, str], completion: Completion) -> None:
+        if completion.text:  # nothing when it was stopped while the model was still reading
+            self._messages += [question, {"role": "assistant", "content": completion.text}]
+        self._total = stats.merge(self._total, completion.stats)
+        report(completion)
 
     def _reset(self, _: str) -> None:
         self._messages = []
-        typer.echo("Forgotten.", err=True)
+        _tell("Forgotten.")
 
     def _set_system(self, text: str) -> None:
         self._system = text
         self._messages = []
-        typer.echo("System prompt set." if text else "No system prompt.", err=True)
+        _tell("System prompt set." if text else "No system prompt.")
 
     def _show_stats(self, _: str) -> None:
         total = self._total
-        if not total.steps:
-            typer.echo("Nothing generated yet.", err=True)
+        if not total.emitted:
+            _tell("Nothing generated yet.")
             return
-        typer.echo(
+        _tell(
             f"{total.emitted} tokens in {total.steps} steps, "
             f"{total.tokens_per_second or 0:.1f} tok/s; "
             f"draft {total.draft_s:.2f} s, verify {total.verify_s:.2f} s, "
-            f"sampling {total.sample_s:.2f} s, rest {total.other_s:.2f} s",
-            err=True,
+            f"sampling {total.sample_s:.2f} s, rest {total.other_s:.2f} s"
         )
         for name, (drafted, accepted) in total.by_drafter.items():
             share = accepted / drafted
-            typer.echo(f"{name}: {accepted} of {drafted} drafted accepted ({share:.2f})", err=True)
+            _tell(f"{name}: {accepted} of {drafted} drafted accepted ({share:.2f})")
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _read_line() -> str:
+    """The next line; a prompt only for people, and never among answers in a file.
+
+    Raises EOFError at the end.
+    """
+    if sys.stdin is None:
+        raise EOFError
+    if not sys.stdin.isatty():
+        return input().strip()
+    if not sys.stdout.isatty():
+        typer.echo("> ", nl=False, err=True)
+        return input().strip()
+    try:
+        return input("> ").strip()
+    except EOFError:
+        _tell("")  # so that the shell's prompt does not follow ours
+        raise

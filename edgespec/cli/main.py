@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
+from collections.abc import Sequence
 from logging.handlers import RotatingFileHandler
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from edgespec import __version__
 from edgespec.catalog.paths import log_file
 from edgespec.cli import chat, models, run
+from edgespec.cli.answer import INTERRUPTED
 from edgespec.errors import EdgespecError
 
-INTERRUPTED = 130
-
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Run local language models faster, with the same output.",
+    epilog="Most options can be set in the environment too: EDGESPEC_SEED=1 is --seed 1.",
 )
 app.command("run")(run.run)
 app.command("chat")(chat.chat)
@@ -33,8 +35,9 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks, and log in detail.")
     ] = False,
@@ -44,39 +47,76 @@ def options(
 ) -> None:
     """Options before the command."""
     _log_to_file(debug)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: every expected failure is one line on stderr and an exit code."""
-    debug = "--debug" in sys.argv
+    arguments = sys.argv[1:] if arguments is None else arguments
+    _tolerate_any_text()
     try:
-        app()
-    except EdgespecError as error:
-        if debug:
-            raise
-        _complain(str(error))
-        sys.exit(error.exit_code)
+        code = app(arguments, prog_name="edgespec", standalone_mode=False)
     except KeyboardInterrupt:
-        if debug:
-            raise
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output left; there is nobody to tell.
-        sys.stderr.close()
-        sys.exit(1)
+        _discard_output()
+        code = 1
     except Exception as error:
-        if debug:
+        if "--debug" in arguments:
             raise
-        logging.getLogger("edgespec").exception("unexpected error")
-        _complain(
-            f"Unexpected {type(error).__name__}: {error}. This is a bug in edgespec; details are "
-            f"in {log_file()}, or run again as edgespec --debug ..."
-        )
-        sys.exit(1)
+        code = _explain(error)
+    sys.exit(code)
 
 
-def _complain(message: str) -> None:
+def _explain(error: Exception) -> int:
+    """Tell the user; returns the exit code."""
+    if isinstance(error, EdgespecError):
+        return _complain(str(error), error.exit_code)
+    if isinstance(error, typer.Abort):
+        return _complain("Nothing was done.", 1)
+    if hasattr(error, "format_message"):  # of Typer, whose class for these differs by version
+        return _complain_of_usage(error)
+    logging.getLogger("edgespec").error("unexpected error", exc_info=error)
+    if isinstance(error, OSError):
+        _discard_output()
+        return _complain(f"{error}. Details are in {log_file()}.", 1)
+    return _complain(
+        f"Unexpected {type(error).__name__}: {error}. This is a bug in edgespec; details are "
+        f"in {log_file()}, or run again as edgespec --debug ...",
+        1,
+    )
+
+
+def _complain_of_usage(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "edgespec"
+    message = error.format_message().rstrip(".")
+    return _complain(f"{message}. See {command} --help.", error.exit_code)
+
+
+def _complain(message: str, code: int) -> int:
     typer.echo("edgespec: " + " ".join(message.split()), err=True)
+    return code
+
+
+def _tolerate_any_text() -> None:
+    """A terminal may lack characters that a model writes, and piped text may not be UTF-8."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if sys.stdout is None:  # started with it closed
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _discard_output() -> None:
+    """Nobody reads stdout any more, or it is full: what is left must not fail once more at exit."""
+    try:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, sys.stdout.fileno())
+        os.close(descriptor)
+    except (OSError, ValueError):
+        return
 
 
 def _log_to_file(debug: bool) -> None:
@@ -92,4 +132,6 @@ def _log_to_file(debug: bool) -> None:
     except OSError:
         handler = logging.NullHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for old in logger.handlers:
+        old.close()
     logger.handlers = [handler]

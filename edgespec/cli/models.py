@@ -21,11 +21,18 @@ from edgespec.catalog.paths import models_dir
 from edgespec.catalog.registry import Model, Pair, load_registry, user_file
 from edgespec.errors import CatalogError
 
-app = typer.Typer(no_args_is_help=True, help="List, show, pull and remove models.")
+app = typer.Typer(help="List, show, pull and remove models.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Models to pull.")]
 Name = Annotated[str, typer.Argument(help="The name of a model.")]
+
+
+@app.callback(invoke_without_command=True)
+def help_alone(context: typer.Context) -> None:
+    """List, show, pull and remove models."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
 
 
 @app.command("list")

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgespec.cli import options as opt
+from edgespec.cli.answer import INTERRUPTED, ctrl_c_cancels, follow, report
 from edgespec.errors import OptionError
-from edgespec.types import Chunk, Completion, SamplingParams
+from edgespec.types import Completion
 
 if TYPE_CHECKING:
     from edgespec.engine import Engine
 
-Prompt = Annotated[str | None, typer.Argument(help="What to ask. Piped text is put after it.")]
-System = Annotated[str | None, typer.Option(help="A system prompt.")]
+_PATIENCE_S = 5.0
+
+Prompt = Annotated[
+    str | None,
+    typer.Argument(metavar="PROMPT", callback=opt.text, help="What to ask; may come from stdin."),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
+]
 Raw = Annotated[
     bool, typer.Option("--raw", help="Continue the prompt as it is, without chat template.")
 ]
@@ -26,84 +38,40 @@ AsJson = Annotated[
 ]
 
 
+@opt.grouped
 def run(
+    loading: opt.Loading,
+    sampling: opt.Sampling,
     prompt: Prompt = None,
-    pair: opt.Pair = None,
-    target: opt.Target = None,
-    draft: opt.DraftModel = None,
-    drafter: opt.Drafter = "auto",
-    num_draft_tokens: opt.DraftTokens = "auto",
     max_tokens: opt.MaxTokens = None,
-    temperature: opt.Temperature = opt.DEFAULTS.temperature,
-    top_k: opt.TopK = opt.DEFAULTS.top_k,
-    top_p: opt.TopP = opt.DEFAULTS.top_p,
-    min_p: opt.MinP = opt.DEFAULTS.min_p,
-    typical_p: opt.TypicalP = opt.DEFAULTS.typical_p,
-    repeat_penalty: opt.RepeatPenalty = opt.DEFAULTS.repeat_penalty,
-    presence_penalty: opt.PresencePenalty = opt.DEFAULTS.presence_penalty,
-    frequency_penalty: opt.FrequencyPenalty = opt.DEFAULTS.frequency_penalty,
-    penalty_last_n: opt.PenaltyLastN = opt.DEFAULTS.penalty_last_n,
-    seed: opt.Seed = None,
-    stop: opt.Stop = None,
-    system: System = None,
+    system: opt.System = None,
+    stop: Stop = None,
     raw: Raw = False,
-    ctx: opt.Ctx = None,
-    threads: opt.Threads = None,
-    gpu_layers: opt.GpuLayers = None,
-    exact: opt.Exact = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Answer one prompt."""
-    params = SamplingParams(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        typical_p=typical_p,
-        repeat_penalty=repeat_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        penalty_last_n=penalty_last_n,
-        seed=seed,
-    )
-    if max_tokens is not None and max_tokens < 1:
-        raise OptionError(f"--max-tokens must be at least 1, not {max_tokens}.")
+    """Answer one prompt: the text goes to stdout, one line of statistics to stderr.
+
+    Piped text is read to its end and put after PROMPT. To keep stdin out of it, for instance
+    in a loop that reads lines: edgespec run PROMPT < /dev/null
+    """
+    params = sampling.params()
     question = _question(prompt)
-    load_options = opt.load_options(
-        drafter=drafter,
-        num_draft_tokens=num_draft_tokens,
-        ctx=ctx,
-        threads=threads,
-        gpu_layers=gpu_layers,
-        exact=exact,
-    )
-    with opt.load(pair, target, draft, load_options) as engine:
-        request: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop or (), "params": params}
-        if raw:
-            request["prompt"] = question
-        else:
-            request["messages"] = _messages(question, system)
-        chunk = _answer(engine, request, show=not as_json)
-        if chunk.completion is None:
-            return
+    if raw and system:
+        raise OptionError("--raw has no place for --system: leave one of them out.")
+    request: dict[str, Any] = {"max_tokens": max_tokens, "params": params}
+    request["stop"] = [opt.text(text) for text in stop or ()]
+    if raw:
+        request["prompt"] = question
+    else:
+        request["messages"] = _messages(question, system)
+    with loading.engine() as engine, ctrl_c_cancels() as ctrl_c:
+        completion = follow(ctrl_c.watch(engine.submit(**request)), show=not as_json)
         if as_json:
-            typer.echo(json.dumps(_record(engine, chunk.completion), ensure_ascii=False))
+            typer.echo(json.dumps(_record(engine, completion)))
         else:
-            typer.echo(opt.summary(chunk.completion), err=True)
-
-
-def _answer(engine: Engine, request: dict[str, Any], *, show: bool) -> Chunk:
-    chunk = Chunk(text="")
-    try:
-        for chunk in engine.stream(**request):
-            if show and chunk.text:
-                sys.stdout.write(chunk.text)
-                sys.stdout.flush()
-    finally:
-        if show:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-    return chunk
+            report(completion)
+        if ctrl_c.pressed:
+            raise typer.Exit(INTERRUPTED)
 
 
 def _question(prompt: str | None) -> str:
@@ -116,9 +84,23 @@ def _question(prompt: str | None) -> str:
 
 def _read_stdin() -> str:
     try:
-        return sys.stdin.buffer.read().decode("utf-8", errors="replace")
+        with _word_after(_PATIENCE_S):
+            return sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
     except OSError:
         return ""
+
+
+@contextmanager
+def _word_after(seconds: float) -> Iterator[None]:
+    """A pipe may be slow, so it is waited for; one that nobody ever closes should not puzzle."""
+    notice = "Still reading stdin, which is put after the prompt; leave it out with < /dev/null"
+    timer = threading.Timer(seconds, typer.echo, [notice], {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _messages(question: str, system: str | None) -> list[dict[str, str]]:

@@ -169,7 +169,7 @@ def top_p(found: Candidates, p: float) -> Candidates:
     """Nucleus sampling (arXiv 1904.09751): the most probable tokens up to mass p."""
     probabilities = _probabilities(found.logits)
     head = _head_with_mass(found.logits, probabilities, p)
-    order = head[np.argsort(-probabilities[head], kind="stable")]
+    order = head[np.argsort(-found.logits[head], kind="stable")]
     count = int(np.searchsorted(np.cumsum(probabilities[order]), p, side="left")) + 1
     return _pick(found, order[:count])
 

@@ -17,6 +17,8 @@ from edgespec.protocols import Logits, Row
 
 # Logits of at most so many rows are wanted of one sequence in one pass: the longest draft + 1.
 MAX_WIDTH = 33
+# llama.cpp counts the cells of a context in 32 bits; a larger number would wrap unnoticed.
+_MOST_CELLS = 2**31 - 1
 
 _DECODE_ABORTED = 2
 _DECODE_NO_ROOM = 1
@@ -42,22 +44,31 @@ class Context:
         self.n_vocab = model.vocabulary.size
         self.n_ctx = n_ctx
         self.max_sequences = max_sequences
-        self.max_rows = max_rows
+        # llama.cpp allows no pass beyond the whole context, and asserts that.
+        self.max_rows = min(max_rows, n_ctx * max_sequences)
+        self._max_wanted = min(self.max_rows, MAX_WIDTH * max_sequences)
         # Snapshots of recurrent state are not used yet: such models run plain.
         self.rewind_depth: float = 0 if model.is_recurrent else math.inf
         self._abort = _AbortFlag()
-        self._batch = _Batch(max_rows)
+        self._window = model.sliding_window
+        self._batch = _Batch(self.max_rows)
         self._handle: Any = self._open(model, threads)
         self._memory = llama_cpp.llama_get_memory(self._handle)
         self._views: dict[tuple[int, int], Logits] = {}
 
     def _open(self, model: Model, threads: int) -> Any:
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = self.n_ctx * self.max_sequences
+        cells = self.n_ctx * self.max_sequences
+        if cells > _MOST_CELLS:
+            raise ModelLoadError(
+                f"No context of {cells} tokens for {model.path.name}: llama.cpp counts to "
+                f"{_MOST_CELLS}. Try a smaller --ctx."
+            )
+        params.n_ctx = cells
         params.n_batch = self.max_rows
         params.n_ubatch = self.max_rows
         params.n_seq_max = self.max_sequences
-        params.n_outputs_max = min(self.max_rows, MAX_WIDTH * self.max_sequences)
+        params.n_outputs_max = self._max_wanted
         params.n_threads = threads
         params.n_threads_batch = threads
         params.kv_unified = True
@@ -80,8 +91,12 @@ class Context:
         if not rows or len(rows) > self.max_rows:
             raise ValueError(f"a pass takes 1 to {self.max_rows} rows, not {len(rows)}")
         handle = self._checked()
-        library.forget_complaints()
+        self._check_continuity(rows)
         wanted = self._batch.fill(rows)
+        if wanted > self._max_wanted:
+            # llama.cpp would abort the process.
+            raise ValueError(f"a pass gives logits of {self._max_wanted} rows, not {wanted}")
+        library.forget_complaints()
         code = llama_cpp.llama_decode(handle, self._batch.struct)
         if code == _DECODE_ABORTED:
             raise DecodeAbortedError("The pass was interrupted.")
@@ -92,6 +107,16 @@ class Context:
             raise BackendError(f"llama.cpp failed: {reason}. See the log file; restart edgespec.")
         llama_cpp.llama_synchronize(handle)
         return self._logits(handle, wanted)
+
+    def _check_continuity(self, rows: Sequence[Row]) -> None:
+        """llama.cpp checks the rest, but lets an empty sequence begin anywhere."""
+        for sequence, position in {row.sequence: row.position for row in reversed(rows)}.items():
+            held = self.length(sequence)
+            if position != held:
+                raise BackendError(
+                    f"Sequence {sequence} holds {held} tokens: a row for position {position} does "
+                    "not continue it. This is a bug in edgespec; please report it."
+                )
 
     def _logits(self, handle: Any, count: int) -> Logits:
         if count == 0:
@@ -108,34 +133,55 @@ class Context:
 
     def rewind(self, sequence: int, length: int) -> None:
         """See `TokenModel.rewind`."""
-        self._checked()
         held = self.length(sequence)
-        if length > held:
-            raise CannotRewindError(
-                f"Sequence {sequence} holds {held} tokens and cannot be cut to {length}."
-            )
-        if length == held:
+        self._check_prefix(sequence, length, held)
+        if length == held > 0:
             return
         if length and held - length > self.rewind_depth:
             raise CannotRewindError("A recurrent model cannot drop its last tokens.")
         if not llama_cpp.llama_memory_seq_rm(self._memory, sequence, length, -1):
             raise CannotRewindError(f"llama.cpp cannot cut sequence {sequence} to {length} tokens.")
 
+    def _check_prefix(self, sequence: int, length: int, held: int) -> None:
+        """Whether memory still has all that the first `length` tokens need."""
+        if not 0 <= length <= held:
+            raise CannotRewindError(
+                f"Sequence {sequence} holds {held} tokens and cannot be cut to {length}."
+            )
+        if not self._window or length in (0, held):
+            return
+        # Even a full-size window cache gives away cells behind the window when it looks for room.
+        first = int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
+        if first > max(0, length - self._window + 1):
+            raise CannotRewindError(
+                f"Sequence {sequence} cannot be cut to {length} tokens: its sliding window of "
+                f"{self._window} tokens has moved on."
+            )
+
     def length(self, sequence: int) -> int:
         """How many tokens the sequence holds."""
+        if not 0 <= sequence < self.max_sequences:
+            raise ValueError(f"there is no sequence {sequence}, only {self.max_sequences}")
+        self._checked()
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)) + 1
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """See `TokenModel.copy_prefix`."""
-        self._checked()
-        if length < self.length(source) and self.rewind_depth == 0:
+        held = self.length(source)
+        if source == destination:
+            self.rewind(source, length)
+            return
+        self._check_prefix(source, length, held)
+        if 0 < length < held and self.rewind_depth == 0:
             raise CannotRewindError("A recurrent model's state can only be copied whole.")
         self.drop(destination)
+        if not length:
+            return
         llama_cpp.llama_memory_seq_cp(self._memory, source, destination, 0, length)
 
     def drop(self, sequence: int) -> None:
         """See `TokenModel.drop`."""
-        self._checked()
+        self.length(sequence)  # -1 would mean all of them
         llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def abort(self) -> None:

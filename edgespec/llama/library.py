@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import re
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,6 +15,8 @@ import llama_cpp
 from edgespec.errors import BackendError
 
 log = logging.getLogger("edgespec.llama")
+# Without any handler, Python itself would print the warnings on stderr.
+log.addHandler(logging.NullHandler())
 # Whoever uses edgespec as a library decides what is shown; by default nothing is.
 logging.getLogger("edgespec").addHandler(logging.NullHandler())
 
@@ -22,6 +25,12 @@ TESTED_BINDINGS = ("0.3.36",)
 # ggml.h: enum ggml_log_level
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _CONTINUED = 5
+
+# The outermost messages only repeat that something failed; the reason came before them.
+_REPEATED = re.compile(
+    r"failed to load model( from .*)?$|failed to read (header|key-value pairs)$"
+    r"|failed to decode, ret = -?\d+$"
+)
 
 # ggml-backend.h: enum ggml_backend_dev_type
 _KINDS: dict[int, Literal["cpu", "gpu", "igpu", "accelerator"]] = {
@@ -83,12 +92,12 @@ def forget_complaints() -> None:
 
 
 def last_complaint() -> str:
-    """What llama.cpp last warned of, without its function-name prefix; "" if nothing."""
-    for line in reversed(_catcher.complaints):
-        # The outermost messages only repeat that loading failed.
-        if "failed to load model" not in line.lower() or "error loading model:" in line.lower():
-            return line.split(": ", 1)[-1]
-    return ""
+    """The reason llama.cpp last gave, without its function's name; "" if it gave none."""
+    complaints = [line.split(": ", 1)[-1] for line in reversed(_catcher.complaints)]
+    telling = [line for line in complaints if not _REPEATED.search(line)]
+    # Of those that repeat, the first came from closest to the fault.
+    reason = telling[0] if telling else complaints[-1] if complaints else ""
+    return reason.removeprefix("error loading model: ")
 
 
 @dataclass(frozen=True, slots=True)

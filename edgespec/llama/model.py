@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,15 @@ from edgespec.llama import library
 from edgespec.llama.vocabulary import Vocabulary
 
 Progress = Callable[[float], None]
+
+# What llama.cpp says of a file that was cut short or overwritten.
+_DAMAGED = (
+    "not within the file bounds",
+    "failed to read",
+    "exceeds remaining",
+    "exceeds maximum",
+    "number of ",
+)
 
 
 class Model:
@@ -69,6 +79,11 @@ class Model:
         )
 
     @property
+    def sliding_window(self) -> int:
+        """Tokens that the layers with a sliding window see; 0 when all layers see everything."""
+        return int(llama_cpp.llama_model_n_swa(self.handle))
+
+    @property
     def size(self) -> int:
         """Bytes of all tensors."""
         return int(llama_cpp.llama_model_size(self.handle))
@@ -106,6 +121,7 @@ class Model:
     def close(self) -> None:
         """Free the weights. Idempotent."""
         if self._handle is not None:
+            self.vocabulary.close()
             llama_cpp.llama_model_free(self._handle)
             self._handle = None
 
@@ -121,6 +137,8 @@ def check_header(path: Path) -> None:
         raise ModelLoadError(f"{path} is a directory: give the .gguf file in it.") from None
     except OSError as error:
         raise ModelLoadError(f"{path} cannot be read: {error.strerror}.") from None
+    if not magic:
+        raise ModelLoadError(f"{path} is empty: download it again.")
     if magic != b"GGUF":
         raise ModelLoadError(
             f"{path} is not a GGUF file (it starts with {magic!r}): "
@@ -133,26 +151,38 @@ def _load(path: Path, gpu_layers: int | None, repack: bool, progress: Progress |
     if gpu_layers is not None:
         params.n_gpu_layers = gpu_layers
     params.use_extra_bufts = repack
-    # Kept in a local so that it lives through the call.
-    callback = _progress_callback(progress)
-    if callback is not None:
-        params.progress_callback = callback
+    reporter = _Reporter(progress)
+    params.progress_callback = reporter.callback
     library.forget_complaints()
-    handle = llama_cpp.llama_model_load_from_file(str(path).encode("utf-8"), params)
+    handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+    if reporter.error is not None:
+        if handle:
+            llama_cpp.llama_model_free(handle)
+        raise reporter.error
     if not handle:
         raise ModelLoadError(_why_not(path, library.last_complaint()))
     return handle
 
 
-def _progress_callback(progress: Progress | None) -> Any:
-    if progress is None:
-        return None
+class _Reporter:
+    """Passes progress on, and what the listener raises back to who loads.
 
-    def report(fraction: float, _data: Any) -> bool:
-        progress(fraction)
-        return True
+    ctypes swallows exceptions, so Ctrl-C during a load would end as a damaged file. A reporter
+    without a listener is still one: it is where Python gets to see Ctrl-C at all.
+    """
 
-    return llama_cpp.llama_progress_callback(report)
+    def __init__(self, progress: Progress | None) -> None:
+        self.error: BaseException | None = None
+        self._progress = progress
+        self.callback = llama_cpp.llama_progress_callback(self._report)
+
+    def _report(self, fraction: float, _data: Any) -> bool:
+        try:
+            if self._progress is not None:
+                self._progress(fraction)
+        except BaseException as error:  # noqa: BLE001  raised again once llama.cpp has returned
+            self.error = error
+        return self.error is None
 
 
 def _why_not(path: Path, complaint: str) -> str:
@@ -162,7 +192,7 @@ def _why_not(path: Path, complaint: str) -> str:
             f"{path.name} is a model of architecture {name!r}, which this llama.cpp does not "
             "know: a newer edgespec may, or pick another model."
         )
-    if "not within the file bounds" in complaint or "failed to read" in complaint:
+    if any(sign in complaint for sign in _DAMAGED):
         return f"{path.name} is incomplete or damaged ({complaint}): download it again."
-    reason = complaint or "llama.cpp gave no reason"
+    reason = complaint.rstrip(".?") or "llama.cpp gave no reason"
     return f"{path.name} cannot be loaded: {reason}. Download it again or pick another file."

@@ -16,10 +16,10 @@ _LARGEST_SIZE_DIFFERENCE = 128
 
 
 class Vocabulary:
-    """Token ids and their text. Lives as long as the model it comes from."""
+    """Token ids and their text. Raises BackendError once the model it comes from is closed."""
 
     def __init__(self, handle: Any) -> None:
-        self._handle = handle
+        self._pointer = handle
         self.size = int(llama_cpp.llama_vocab_n_tokens(handle))
         self.type = int(llama_cpp.llama_vocab_type(handle))
         self.bos = int(llama_cpp.llama_vocab_bos(handle))
@@ -28,6 +28,16 @@ class Vocabulary:
         self.adds_eos = bool(llama_cpp.llama_vocab_get_add_eos(handle))
         self._ends: dict[int, bool] = {}
         self._pieces: dict[int, bytes] = {}
+
+    def close(self) -> None:
+        """The model is about to be freed, and the vocabulary with it."""
+        self._pointer = None
+
+    @property
+    def _handle(self) -> Any:
+        if self._pointer is None:
+            raise BackendError("The tokenizer was used after its model was closed.")
+        return self._pointer
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Token ids of `text`.

@@ -1,0 +1,109 @@
+"""Showing one answer as it comes, with Ctrl-C to stop it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from edgespec.types import Completion
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from edgespec.generation import Generation
+
+INTERRUPTED = 130  # the exit code
+_ENOUGH = 3
+
+
+class CtrlC:
+    """What Ctrl-C does while an answer is made: it cancels the answer instead of raising.
+
+    A KeyboardInterrupt could hit between taking a chunk and showing it, and the end of the
+    answer would be lost. Whoever presses three times wants out, even if nothing moves any more.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = 0
+        self._generation: Generation | None = None
+
+    def watch(self, generation: Generation) -> Generation:
+        """From now on this is what gets cancelled; at once if it was asked for meanwhile."""
+        self._generation = generation
+        if self.pressed:
+            generation.cancel()
+        return generation
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler. Cancelling is safe here: it only puts a word into a queue."""
+        self.pressed += 1
+        if self.pressed >= _ENOUGH:
+            raise KeyboardInterrupt
+        if self._generation:
+            self._generation.cancel()
+
+
+@contextmanager
+def ctrl_c_cancels() -> Iterator[CtrlC]:
+    """Everything that must not be torn apart by Ctrl-C goes inside. Main thread only."""
+    handler = CtrlC()
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def follow(generation: Generation, *, show: bool = True) -> Completion:
+    """Print the answer as it comes and return it. Raises what went wrong while it was made."""
+    completion = None
+    shown = ""
+    try:
+        for chunk in generation.chunks():
+            if show and chunk.text:
+                shown = chunk.text
+                sys.stdout.write(shown)
+                sys.stdout.flush()
+            completion = chunk.completion
+    finally:
+        if shown and not shown.endswith("\n"):
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+    assert completion is not None, "the last chunk carries the completion"
+    return completion
+
+
+def report(completion: Completion) -> None:
+    """One line on stderr on how an answer came about."""
+    typer.echo(summary(completion), err=True)
+
+
+def summary(completion: Completion) -> str:
+    """That line."""
+    stats = completion.stats
+    speed = stats.tokens_per_second
+    parts = [f"{completion.usage.completion_tokens} tokens"]
+    parts.append(f"{speed:.1f} tok/s" if speed else "speed unknown")
+    if stats.acceptance_rate is None:
+        parts.append("plain")
+    else:
+        parts.append(f"drafts by {', '.join(stats.by_drafter)}")
+        parts.append(f"acceptance {stats.acceptance_rate:.2f}")
+        parts.append(f"mean acceptance length {stats.mean_acceptance_length or 0:.2f}")
+    parts.append(f"seed {completion.seed}")
+    parts.append("same output as plain" if completion.claim == "identical" else completion.claim)
+    if completion.finish_reason != "stop":
+        parts.append(_WHY[completion.finish_reason])
+    return " | ".join(parts)
+
+
+_WHY = {
+    "length": "cut at --max-tokens",
+    "context": "cut: the context is full, a larger --ctx holds more",
+    "cancelled": "cut by Ctrl-C",
+}
