@@ -281,9 +281,10 @@ class Engine:
 
     def _cancel(self, generation: Generation) -> None:
         """From any thread. A pass over a prompt may be long, so it is interrupted."""
+        # In this order: an interrupted engine finds the command, and does not begin again.
+        self._inbox.put(lambda: self._drop(generation))
         if not generation.started:
             self._model.abort()
-        self._inbox.put(lambda: self._drop(generation))
 
     def _drop(self, generation: Generation) -> None:
         if not self._closing:

@@ -138,7 +138,8 @@ class _Loader:
         k = self._draft_tokens(name)
         widths = numerics.widths
         scheduler = Scheduler(context, drafters, Fixed(k, name, widths), time.perf_counter)
-        return Engine(
+        freeing = contextlib.ExitStack()
+        engine = Engine(
             model=context,
             tokenizer=target.vocabulary,
             scheduler=scheduler,
@@ -146,8 +147,10 @@ class _Loader:
             info=self._info(
                 target_path, draft_path if name == "model" else None, name, k, n_ctx, numerics
             ),
-            close=self.stack.pop_all().close,
+            close=freeing.close,
         )
+        freeing.enter_context(self.stack.pop_all())
+        return engine
 
     def _model(self, path: Path, repack: bool) -> Model:
         model = Model(
@@ -203,6 +206,13 @@ class _Loader:
         model = self._model(path, repack=True)
         check_compatible(target.vocabulary, model.vocabulary)
         context = self._context(model, min(n_ctx, max(model.n_ctx_train, 1)))
+        if context.rewind_depth == 0:
+            self.notes.append(
+                f"{path.name} keeps a recurrent state: after every rejected draft it reads the "
+                "whole text again, which is slow."
+            )
+        if context.n_ctx < n_ctx:
+            self.notes.append(f"{path.name} drafts only in the first {context.n_ctx} tokens.")
         return ModelDrafter(context, target.vocabulary.size)
 
     def _probe(self, path: Path, repack: bool) -> WidthProbe:

@@ -13,6 +13,8 @@ from edgespec.errors import OptionError
 FinishReason = Literal["stop", "length", "context", "cancelled"]
 """stop: end of generation or a stop string; length: max_tokens; context: no room left."""
 
+_LARGEST_BIAS = 1e6  # -inf bans a token; +inf would leave nothing to compare
+
 TARGET = "target"
 """The source of a token that no draft proposed."""
 
@@ -38,7 +40,8 @@ class SamplingParams:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _require("temperature", self.temperature, 0.0, 100.0)
+        if self.temperature != 0.0:  # smaller ones overflow when logits are divided by them
+            _require("temperature", self.temperature, 1e-6, 100.0)
         _require("top_k", self.top_k, 0, math.inf)
         _require("top_p", self.top_p, 0.0, 1.0)
         _require("min_p", self.min_p, 0.0, 1.0)
@@ -50,8 +53,11 @@ class SamplingParams:
         if self.seed is not None:
             _require("seed", self.seed, 0, 2**64 - 1)
         for token, bias in self.logit_bias.items():
-            if token < 0 or math.isnan(bias):
-                raise OptionError(f"logit_bias has no use for token {token} with bias {bias}.")
+            if token < 0 or not bias <= _LARGEST_BIAS:
+                raise OptionError(
+                    f"logit_bias {bias} for token {token} makes no sense: token ids start at 0, "
+                    f"and a bias is at most {_LARGEST_BIAS:g}."
+                )
 
 
 def _require(name: str, value: float, low: float, high: float) -> None:

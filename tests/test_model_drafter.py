@@ -116,6 +116,21 @@ def test_switching_drafters_at_random_keeps_memory_right(seed: int) -> None:
         assert emitted(steps[one.id]) == plain(logits, one.prompt, one.params, 50)
 
 
+@pytest.mark.parametrize("params", ALL_PARAMS, ids=["greedy", "warm", "penalised"])
+def test_a_token_the_draft_model_lacks_ends_the_drafting(params: SamplingParams) -> None:
+    logits = hashed_logits(V, seed=1)
+    small = FakeModel(hashed_logits(V - 8, seed=1), V - 8)
+    drafters: dict[str, Drafter] = {"model": ModelDrafter(small, V)}
+    scheduler = Scheduler(FakeModel(logits, V), drafters, Fixed(3, "model"), Ticks())
+    steps = run(scheduler, request([1, 2, 3], params, 60, end=-1))[0]
+    assert emitted(steps) == plain(logits, [1, 2, 3], params, 60, end=-1)
+    first = next(i for i, step in enumerate(steps) if max(step.tokens) >= V - 8)
+    assert any(step.drafted for step in steps[: first + 1])
+    assert not any(step.drafted for step in steps[first + 1 :])
+    again = run(scheduler, request([1, 2, 3], params, 10, end=-1))[0]
+    assert any(step.drafted for step in again)
+
+
 def test_tokens_beyond_the_targets_vocabulary_are_never_proposed() -> None:
     small = FakeModel(lambda tokens: hashed_logits(V + 8, scale=1.0)(tokens), V + 8)
     drafter = ModelDrafter(small, V)

@@ -205,6 +205,7 @@ def test_top_k_of_huge_logits_loses_only_tokens_that_cannot_be_drawn(k: int) -> 
 @given(ROWS, PROBABILITY)
 @settings(max_examples=200, deadline=None)
 @example(np.array([0.0, 0.0, 0.0, 0.0], np.float32), 0.5)
+@example(np.array([0.0, 1e-45], np.float32), 0.0)  # equally probable, but not equal
 def test_top_p_is_the_shortest_head_with_the_mass(row: LogitRow, p: float) -> None:
     """Catches one token too few or too many, and the wrong tokens of a tie."""
     assume(np.isfinite(row.max()))
@@ -498,3 +499,15 @@ def test_a_useless_bias_is_refused(bias: dict[int, float]) -> None:
     """Catches a negative id, which numpy would take from the end of the row."""
     with pytest.raises(OptionError, match="logit_bias"):
         SamplingParams(logit_bias=bias)
+
+
+@pytest.mark.parametrize("bias", [float("inf"), 1e39, float("nan")])
+def test_a_bias_that_leaves_nothing_to_compare_is_refused(bias: float) -> None:
+    with pytest.raises(OptionError, match="logit_bias"):
+        SamplingParams(logit_bias={1: bias})
+
+
+@pytest.mark.parametrize("temperature", [1e-310, 1e-7])
+def test_a_temperature_that_would_overflow_is_refused(temperature: float) -> None:
+    with pytest.raises(OptionError, match="temperature"):
+        SamplingParams(temperature=temperature)

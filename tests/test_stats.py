@@ -72,7 +72,7 @@ EXAMPLE = [
     step("model", 4, 1, seconds=(1.0, 2.0, 0.25, 0.5)),
     step("n-gram", 2, 0, seconds=(0.0, 1.0, 0.25, 0.25)),
     step(seconds=(0.0, 1.0, 0.125, 0.125)),
-    step("model", 0, 0),  # trimmed to nothing
+    step("corpus", 0, 0),  # trimmed to nothing
 ]
 
 

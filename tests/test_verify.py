@@ -45,7 +45,7 @@ def ends_at(end: int, asked: list[int]) -> Callable[[int], bool]:
         ([3, 1, 5], [3, 1, 4], 2),
         ([3, 2, 4], [3, 1], 1),
         ([0, 1, 4], [3], 0),  # right again after a mistake: does not count
-        ([1], [3], 0),
+        ([1, 3], [3], 0),  # the right tokens in the wrong places
     ],
 )
 def test_the_draft_stands_up_to_its_first_mistake(

@@ -1,11 +1,8 @@
-"""Showing one answer as it comes, with Ctrl-C to stop it."""
+"""Shows one answer as it comes, and how it came about."""
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,50 +10,7 @@ import typer
 from edgespec.types import Completion
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from edgespec.generation import Generation
-
-INTERRUPTED = 130  # the exit code
-_ENOUGH = 3
-
-
-class CtrlC:
-    """What Ctrl-C does while an answer is made: it cancels the answer instead of raising.
-
-    A KeyboardInterrupt could hit between taking a chunk and showing it, and the end of the
-    answer would be lost. Whoever presses three times wants out, even if nothing moves any more.
-    """
-
-    def __init__(self) -> None:
-        self.pressed = 0
-        self._generation: Generation | None = None
-
-    def watch(self, generation: Generation) -> Generation:
-        """From now on this is what gets cancelled; at once if it was asked for meanwhile."""
-        self._generation = generation
-        if self.pressed:
-            generation.cancel()
-        return generation
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler. Cancelling is safe here: it only puts a word into a queue."""
-        self.pressed += 1
-        if self.pressed >= _ENOUGH:
-            raise KeyboardInterrupt
-        if self._generation:
-            self._generation.cancel()
-
-
-@contextmanager
-def ctrl_c_cancels() -> Iterator[CtrlC]:
-    """Everything that must not be torn apart by Ctrl-C goes inside. Main thread only."""
-    handler = CtrlC()
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield handler
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def follow(generation: Generation, *, show: bool = True) -> Completion:

@@ -11,7 +11,9 @@ import typer
 
 from edgespec.catalog.tables import did_you_mean
 from edgespec.cli import options as opt
-from edgespec.cli.answer import ctrl_c_cancels, follow, report
+from edgespec.cli.answer import follow, report
+from edgespec.cli.groups import grouped
+from edgespec.cli.interrupts import ctrl_c_cancels
 from edgespec.decoding import stats
 from edgespec.errors import ContextFullError, EdgespecError, OptionError
 from edgespec.types import Completion, Stats
@@ -30,7 +32,7 @@ Ctrl-C stops an answer and keeps what there is of it."""
 Plain = Annotated[bool, typer.Option("--plain", help="Line by line instead of full screen.")]
 
 
-@opt.grouped
+@grouped
 def chat(
     loading: opt.Loading,
     sampling: opt.Sampling,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgespec.cli.interrupts import ctrl_c_leaves, ctrl_c_raises
 from edgespec.errors import OptionError
 from edgespec.types import SamplingParams
 
@@ -18,25 +19,21 @@ if TYPE_CHECKING:
 
 _DEFAULTS = SamplingParams()
 # llama.cpp takes 32-bit sizes, and dies of more threads than its own limit.
-_MOST_TOKENS, _MOST_THREADS = 2**31 - 1, 512
+_AT_MOST = {"ctx": 2**31 - 1, "threads": 512}
 
 
-def option(name: str, *more: str, help: str, **settings: Any) -> Any:
+def option(name: str, *more: str, **settings: Any) -> Any:
     """An option that can also be set in the environment: --top-k as EDGESPEC_TOP_K."""
     variable = "EDGESPEC_" + name.removeprefix("--").replace("-", "_").upper()
-    return typer.Option(
-        name,
-        *more,
-        help=help,
-        envvar=variable,
-        show_envvar=False,
-        metavar=_metavar(name),
-        **settings,
-    )
+    return typer.Option(name, *more, envvar=variable, show_envvar=False, **settings)
 
 
-def _metavar(name: str) -> str:
-    return name.removeprefix("--").rsplit("-", 1)[-1].upper()
+def _loading(name: str, *more: str, **settings: Any) -> Any:
+    return option(name, *more, rich_help_panel="Model and drafts", **settings)
+
+
+def _sampling(name: str, help: str) -> Any:
+    return option(name, help=help, rich_help_panel="Sampling")
 
 
 def text(value: str | None) -> str | None:
@@ -71,7 +68,7 @@ class Loading:
 
     pair: Annotated[
         str | None,
-        option(
+        _loading(
             "--pair",
             callback=_unless_chosen_by("target"),
             help="A pair or model of models.toml; default: the pair named default.",
@@ -79,7 +76,7 @@ class Loading:
     ] = None
     target: Annotated[
         str | None,
-        option(
+        _loading(
             "--target",
             callback=_unless_chosen_by("pair"),
             help="The target: a GGUF file, or a model of models.toml.",
@@ -87,38 +84,41 @@ class Loading:
     ] = None
     draft: Annotated[
         str | None,
-        option("--draft", help="The draft model: a GGUF file, or a model of models.toml."),
+        _loading("--draft", help="The draft model: a GGUF file, or a model of models.toml."),
     ] = None
     drafter: Annotated[
         str,
-        option(
+        _loading(
             "--drafter",
             help="Who drafts: model, n-gram or none; auto takes the draft model if there is one.",
         ),
     ] = "auto"
     num_draft_tokens: Annotated[
         str,
-        option(
+        _loading(
             "--num-draft-tokens",
             "-k",
+            metavar="auto|N",
             help="k, the tokens to draft per step: auto or a number; 0 is plain decoding.",
         ),
     ] = "auto"
     ctx: Annotated[
         int | None,
-        option("--ctx", min=1, max=_MOST_TOKENS, help="Tokens the context holds."),
+        _loading("--ctx", min=1, help="Tokens the context holds."),
     ] = None
     threads: Annotated[
         int | None,
-        option("--threads", min=1, max=_MOST_THREADS, help="CPU threads; default: physical cores."),
+        _loading("--threads", min=1, help="CPU threads; default: physical cores."),
     ] = None
     gpu_layers: Annotated[
         int | None,
-        option("--gpu-layers", min=0, help="Layers on the GPU; default: all, where there is one."),
+        _loading(
+            "--gpu-layers", min=0, help="Layers on the GPU; default: all, where there is one."
+        ),
     ] = None
     exact: Annotated[
         str,
-        option(
+        _loading(
             "--exact",
             help="on: verify only in passes measured to be bit-identical to plain decoding; "
             "auto: where that costs nothing; off: never measure.",
@@ -131,22 +131,32 @@ class Loading:
 
         if self.pair is not None and self.target is not None:
             raise OptionError("Give either --pair or --target, not both.")
+        for name, most in _AT_MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise OptionError(f"--{name} must be at most {most}, not {getattr(self, name)}.")
         LoadOptions(**self._how())
 
-    def engine(self) -> Engine:
-        """Load with progress bars, pulling what is missing."""
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """Load with progress bars, pulling what is missing; closed at the end."""
         from edgespec.cli.progress import fetch, loading_bar
         from edgespec.loading import load
 
-        with loading_bar() as report:
-            return load(
-                self.pair,
-                target=self.target,
-                draft=self.draft,
-                fetch=fetch,
-                report=report,
-                **self._how(),
-            )
+        with ctrl_c_leaves():
+            with loading_bar() as report:
+                engine = load(
+                    self.pair,
+                    target=self.target,
+                    draft=self.draft,
+                    fetch=fetch,
+                    report=report,
+                    **self._how(),
+                )
+            try:
+                with ctrl_c_raises():
+                    yield engine
+            finally:
+                engine.close()
 
     def _how(self) -> dict[str, Any]:
         return {
@@ -163,79 +173,41 @@ class Loading:
 class Sampling:
     """How tokens are chosen; the fields are those of SamplingParams."""
 
-    temperature: Annotated[
-        float, option("--temperature", help="0 always takes the best token.")
-    ] = _DEFAULTS.temperature
-    top_k: Annotated[int, option("--top-k", help="Keep the k best tokens; 0: all.")] = (
-        _DEFAULTS.top_k
+    temperature: Annotated[float, _sampling("--temperature", "0 always takes the best token.")] = (
+        _DEFAULTS.temperature
     )
+    top_k: Annotated[int, _sampling("--top-k", "Keep the k best tokens; 0: all.")] = _DEFAULTS.top_k
     top_p: Annotated[
-        float, option("--top-p", help="Keep the best tokens up to this mass; 1: all.")
+        float, _sampling("--top-p", "Keep the best tokens up to this mass; 1: all.")
     ] = _DEFAULTS.top_p
     min_p: Annotated[
         float,
-        option("--min-p", help="Keep tokens at least so probable, relative to the best; 0: all."),
+        _sampling("--min-p", "Keep tokens at least so probable, relative to the best; 0: all."),
     ] = _DEFAULTS.min_p
     typical_p: Annotated[
-        float, option("--typical-p", help="Keep locally typical tokens; 1: all.")
+        float, _sampling("--typical-p", "Keep locally typical tokens; 1: all.")
     ] = _DEFAULTS.typical_p
     repeat_penalty: Annotated[
-        float, option("--repeat-penalty", help="Above 1: avoid recent tokens.")
+        float, _sampling("--repeat-penalty", "Above 1: avoid recent tokens.")
     ] = _DEFAULTS.repeat_penalty
     presence_penalty: Annotated[
-        float, option("--presence-penalty", help="Subtracted for recent tokens.")
+        float, _sampling("--presence-penalty", "Subtracted for recent tokens.")
     ] = _DEFAULTS.presence_penalty
     frequency_penalty: Annotated[
         float,
-        option("--frequency-penalty", help="Subtracted per occurrence among recent tokens."),
+        _sampling("--frequency-penalty", "Subtracted per occurrence among recent tokens."),
     ] = _DEFAULTS.frequency_penalty
     penalty_last_n: Annotated[
-        int, option("--penalty-last-n", help="How many tokens count as recent.")
+        int, _sampling("--penalty-last-n", "How many tokens count as recent.")
     ] = _DEFAULTS.penalty_last_n
     seed: Annotated[
         int | None,
-        option("--seed", min=0, max=2**64 - 1, help="Same seed, same answer; default: drawn."),
+        _sampling("--seed", "Same seed, same answer; default: drawn."),
     ] = None
 
     def params(self) -> SamplingParams:
         """Raises OptionError for values outside their range."""
         return SamplingParams(**asdict(self))
-
-
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Lets a command take groups of options: Typer is shown the fields of its dataclasses."""
-    parameters: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if is_dataclass(parameter.annotation):
-            groups[parameter.name] = parameter.annotation
-            parameters += _parameters(parameter.annotation)
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-
-    def call(**values: Any) -> None:
-        for name, group in groups.items():
-            own = {field.name: values.pop(field.name) for field in fields(group)}
-            values[name] = group(**own)
-        command(**values)
-
-    call.__doc__ = command.__doc__
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    call.__dict__["__signature__"] = inspect.Signature(parameters)
-    return call
-
-
-def _parameters(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=hints[field.name],
-        )
-        for field in fields(group)
-    ]
 
 
 def _draft_tokens(value: str) -> int | str:

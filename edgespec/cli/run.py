@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgespec.cli import options as opt
-from edgespec.cli.answer import INTERRUPTED, ctrl_c_cancels, follow, report
+from edgespec.cli.answer import follow, report
+from edgespec.cli.groups import grouped
+from edgespec.cli.interrupts import INTERRUPTED, ctrl_c_cancels
 from edgespec.errors import OptionError
 from edgespec.types import Completion
 
@@ -38,7 +40,7 @@ AsJson = Annotated[
 ]
 
 
-@opt.grouped
+@grouped
 def run(
     loading: opt.Loading,
     sampling: opt.Sampling,

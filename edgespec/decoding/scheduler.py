@@ -150,7 +150,8 @@ class Scheduler:
         drafts: dict[int, Draft] = {}
         for name, limit in limits.items():
             drafts.update(self._drafters[name].propose(limit))
-        return {slot: self.policy.trim(draft) for slot, draft in drafts.items()}
+        trimmed = {slot: self.policy.trim(draft) for slot, draft in drafts.items()}
+        return {slot: draft for slot, draft in trimmed.items() if len(draft)}
 
     def _share_out(
         self, choices: Mapping[int, Choice], drafts: Mapping[int, Draft]

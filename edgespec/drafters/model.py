@@ -32,6 +32,7 @@ class _Mirror:
     tokens: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     sampler: Sampler | None = None
+    foreign: bool = False  # holds a token that the draft model does not have
     drafted: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
 
@@ -53,11 +54,13 @@ class ModelDrafter:
         mirror = self._mirrors[sequence]
         mirror.tokens = list(tokens)
         mirror.sampler = Sampler(params)
+        mirror.foreign = self._has_foreign(tokens)
         self._cut(sequence, common_prefix(mirror.held, mirror.tokens))
 
     def observe(self, sequence: int, emitted: Sequence[int]) -> None:
         mirror = self._mirrors[sequence]
         known = len(mirror.tokens)
+        mirror.foreign = mirror.foreign or self._has_foreign(emitted)
         mirror.tokens.extend(emitted)
         # What is held of the tokens known before is right; only the draft may be wrong.
         self._cut(sequence, known + common_prefix(mirror.held[known:], emitted))
@@ -87,7 +90,14 @@ class ModelDrafter:
 
     def _room(self, sequence: int, limit: int) -> int:
         """The last drafted token is not decoded, so it needs no place in memory."""
-        return min(limit, self._model.n_ctx - len(self._mirrors[sequence].tokens) + 1)
+        mirror = self._mirrors[sequence]
+        if mirror.foreign:
+            return 0
+        return min(limit, self._model.n_ctx - len(mirror.tokens) + 1)
+
+    def _has_foreign(self, tokens: Sequence[int]) -> bool:
+        """Vocabularies of a pair may differ in size; a draft model cannot read what it lacks."""
+        return max(tokens, default=0) >= self._model.n_vocab
 
     def _catch_up(self, active: Sequence[int]) -> list[Row]:
         rows: list[Row] = []

@@ -109,14 +109,18 @@ class Context:
         return self._logits(handle, wanted)
 
     def _check_continuity(self, rows: Sequence[Row]) -> None:
-        """llama.cpp checks the rest, but lets an empty sequence begin anywhere."""
-        for sequence, position in {row.sequence: row.position for row in reversed(rows)}.items():
-            held = self.length(sequence)
+        """llama.cpp takes repeated positions, and lets an empty sequence begin anywhere."""
+        nexts: dict[int, int] = {}
+        for sequence, position, _, _ in rows:
+            held = nexts.get(sequence)
+            if held is None:
+                held = self.length(sequence)
             if position != held:
                 raise BackendError(
                     f"Sequence {sequence} holds {held} tokens: a row for position {position} does "
                     "not continue it. This is a bug in edgespec; please report it."
                 )
+            nexts[sequence] = held + 1
 
     def _logits(self, handle: Any, count: int) -> Logits:
         if count == 0:

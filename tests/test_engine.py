@@ -1,0 +1,756 @@
+"""The engine thread on the fake model: every caller gets its own answer, error or end.
+
+Passes of the fake can be held at a gate, so that what happens during a pass is certain.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgespec.decoding.policy import Fixed
+from edgespec.decoding.sampling import Sampler
+from edgespec.decoding.scheduler import Scheduler
+from edgespec.engine import Engine, EngineInfo
+from edgespec.errors import (
+    BackendError,
+    ContextFullError,
+    EngineClosedError,
+    OptionError,
+    TemplateError,
+)
+from edgespec.generation import Chunks, Generation
+from edgespec.protocols import Logits, Row
+from edgespec.text.template import ChatTemplate
+from edgespec.types import Chunk, Completion, SamplingParams
+from tests.fakes import FakeDrafter, FakeModel, FakeTokenizer, Table, Ticks, hashed_logits
+from tests.tiny_gguf import CHATML
+
+V = FakeTokenizer.size
+PATIENCE = 20.0  # seconds after which a test fails instead of hanging
+PROMPT = "The quick brown fox"
+WARM: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 5}
+
+
+def readable(seed: int = 0, end: float = -100.0) -> Table:
+    """Letters and spaces only; `end` is the logit of the end of generation."""
+    table = hashed_logits(V, seed=seed)
+    letters = [*range(ord("a"), ord("z") + 1), ord(" ")]
+
+    def logits(tokens: Sequence[int]) -> Logits:
+        row = np.full(V, -100.0, np.float32)
+        row[letters] = table(tokens)[letters]
+        row[FakeTokenizer.END] = end + table(tokens)[FakeTokenizer.END]
+        return row
+
+    return logits
+
+
+class GatedModel(FakeModel):
+    """Once `hold` is called, a pass lasts until it is let go or aborted."""
+
+    def __init__(self, logits: Table, **options: Any) -> None:
+        super().__init__(logits, V, **options)
+        self._change = threading.Condition()
+        self._held = False
+        self._entered = 0
+        self._turns = 0
+
+    def decode(self, rows: Sequence[Row]) -> Logits:
+        with self._change:
+            self._entered += 1
+            self._change.notify_all()
+            assert self._change.wait_for(self._may_go, PATIENCE), "held for too long"
+            self._turns -= self._held and not self.aborted
+        return super().decode(rows)
+
+    def _may_go(self) -> bool:
+        return not self._held or self._turns > 0 or self.aborted
+
+    def abort(self) -> None:
+        with self._change:
+            super().abort()
+            self._change.notify_all()
+
+    def hold(self) -> None:
+        """Passes wait from now on."""
+        with self._change:
+            self._held, self._entered, self._turns = True, 0, 0
+
+    def wait(self, passes: int = 1) -> None:
+        """Until so many passes have begun since `hold`."""
+        with self._change:
+            assert self._change.wait_for(lambda: self._entered >= passes, PATIENCE)
+
+    def let(self, passes: int) -> None:
+        """Let so many passes through."""
+        with self._change:
+            self._turns += passes
+            self._change.notify_all()
+
+    def release(self) -> None:
+        """Passes wait no more."""
+        with self._change:
+            self._held = False
+            self._change.notify_all()
+
+
+class Loaded:
+    """An engine on the fake, and what it is made of."""
+
+    def __init__(
+        self,
+        logits: Table | None = None,
+        *,
+        k: int = 0,
+        exact: frozenset[int] | None = None,
+        template: ChatTemplate | TemplateError | None = None,
+        tokenizer: FakeTokenizer | None = None,
+        **options: Any,
+    ) -> None:
+        table = logits or readable()
+        self.model = GatedModel(table, **options)
+        self.freed: list[str] = []
+
+        def half(tokens: list[int], params: SamplingParams) -> int:
+            right = Sampler(params).sample(table(tokens), tokens)
+            return right if len(tokens) % 3 else (right + 1) % 256
+
+        self.engine = Engine(
+            model=self.model,
+            tokenizer=tokenizer or FakeTokenizer(),
+            scheduler=Scheduler(
+                self.model, {"half": FakeDrafter("half", half)}, Fixed(k, "half", exact), Ticks()
+            ),
+            template=template or ChatTemplate(CHATML, bos="<s>", eos="</s>"),
+            info=EngineInfo(
+                target="fake",
+                draft="",
+                drafter="half" if k else "",
+                num_draft_tokens=k,
+                n_ctx=self.model.n_ctx,
+                threads=1,
+                devices=(),
+                exact_widths=exact,
+            ),
+            close=lambda: self.freed.append(threading.current_thread().name),
+        )
+
+    def generate(self, prompt: str | None = PROMPT, **options: Any) -> Completion:
+        return self.engine.generate(prompt, **{"max_tokens": 40, **WARM, **options})
+
+    def submit(self, prompt: str | None = PROMPT, **options: Any) -> Generation:
+        return self.engine.submit(prompt, **{"max_tokens": 40, **WARM, **options})
+
+
+Make = Callable[..., Loaded]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Makes engines, and sees to it that each one's thread ends."""
+    made: list[Loaded] = []
+
+    def one(*arguments: Any, **options: Any) -> Loaded:
+        made.append(Loaded(*arguments, **options))
+        return made[-1]
+
+    yield one
+    for loaded in made:
+        loaded.model.release()
+        loaded.engine.close()
+        assert not loaded.engine._thread.is_alive()
+        assert len(loaded.freed) == 1
+
+
+def text_of(tokens: Sequence[int]) -> str:
+    return b"".join(map(FakeTokenizer().piece, tokens)).decode()
+
+
+def plain(logits: Table, prompt: str, count: int) -> str:
+    """The reference: no engine, no scheduler."""
+    sampler = Sampler(SamplingParams(**WARM))
+    tokens = FakeTokenizer().tokenize(prompt, add_special=True, parse_special=False)
+    start = len(tokens)
+    while len(tokens) < start + count:
+        tokens.append(sampler.sample(logits(tokens), tokens))
+    return text_of(tokens[start:])
+
+
+# Answers.
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_an_answer_is_that_of_the_plain_sampler(k: int, make: Make) -> None:
+    answer = make(k=k).generate()
+    assert answer.text == plain(readable(), PROMPT, 40)
+    assert text_of(answer.tokens) == answer.text
+    assert answer.finish_reason == "length"
+    assert answer.usage.prompt_tokens == len(PROMPT) + 1
+    assert answer.usage.completion_tokens == answer.stats.emitted == 40
+    assert answer.usage.cached_tokens == 0
+    assert (answer.stats.drafted > answer.stats.accepted > 0) == (k > 0)
+    assert 0.0 <= answer.time_to_first_token_s <= answer.total_s
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_streamed_chunks_add_up_to_the_answer(k: int, make: Make) -> None:
+    loaded = make(k=k)
+    chunks = list(loaded.engine.stream(PROMPT, max_tokens=40, **WARM))
+    whole = chunks[-1].completion
+    assert whole is not None
+    assert "".join(chunk.text for chunk in chunks) == whole.text == loaded.generate().text
+    emitted = [token for chunk in chunks for step in chunk.steps for token in step.tokens]
+    assert tuple(emitted) == whole.tokens
+    for chunk in chunks[:-1]:
+        assert chunk.completion is None
+        assert chunk.finish_reason is None
+    assert chunks[-1].finish_reason == whole.finish_reason
+
+
+def test_the_end_of_generation(make: Make) -> None:
+    for k in (0, 4):
+        answer = make(readable(end=2.0), k=k).generate(max_tokens=None)
+        assert answer.finish_reason == "stop"
+        assert answer.tokens[-1] == FakeTokenizer.END
+        assert text_of(answer.tokens) == answer.text
+
+
+def test_an_answer_may_fill_the_context(make: Make) -> None:
+    answer = make(n_ctx=64).generate(max_tokens=None)
+    assert answer.finish_reason == "context"
+    assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 64
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+@pytest.mark.parametrize("k", [0, 4])
+def test_max_tokens(limit: int, k: int, make: Make) -> None:
+    answer = make(k=k).generate(max_tokens=limit)
+    assert len(answer.tokens) == limit
+    assert answer.finish_reason == "length"
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 2), (1, 3), (7, 4), (12, 1), (20, 9)])
+def test_stop_strings_cut_text_and_tokens_alike_whatever_k(
+    start: int, length: int, make: Make
+) -> None:
+    whole = plain(readable(), PROMPT, 40)
+    stop = whole[start : start + length]
+    at = whole.index(stop)
+    for k in (0, 1, 4, 8):
+        answer = make(k=k).generate(stop=[stop, "never seen"])
+        assert answer.text == whole[:at]
+        assert text_of(answer.tokens) == whole[: at + length]
+        assert answer.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_no_streamed_text_is_taken_back(k: int, make: Make) -> None:
+    whole = plain(readable(), PROMPT, 40)
+    stop = [whole[10:16], whole[3:5] + "#"]  # one comes, one only begins
+    chunks = list(make(k=k).engine.stream(PROMPT, stop=stop, max_tokens=40, **WARM))
+    assert "".join(chunk.text for chunk in chunks) == whole[:10]
+
+
+def test_what_was_held_back_for_a_stop_string_comes_at_the_end(make: Make) -> None:
+    whole = plain(readable(), PROMPT, 20)
+    answer = make().generate(max_tokens=20, stop=[whole[-3:] + "#"])
+    assert answer.text == whole
+
+
+# Options.
+
+
+def test_a_drawn_seed_is_reported_and_reproduces_the_answer(make: Make) -> None:
+    loaded = make()
+    first = loaded.generate(seed=None)
+    other = loaded.generate(seed=None)
+    assert first.seed != other.seed
+    assert first.text != other.text
+    assert loaded.generate(seed=first.seed).text == first.text
+    assert loaded.generate(seed=0).seed == 0
+
+
+def test_params_and_keywords_go_together(make: Make) -> None:
+    loaded = make()
+    params = SamplingParams(**WARM)
+    usual = loaded.engine.generate(PROMPT, params=params, max_tokens=30)
+    assert usual.text == loaded.generate(max_tokens=30).text
+    other = loaded.engine.generate(PROMPT, params=params, max_tokens=30, seed=6)
+    assert other.seed == 6
+    assert other.text != usual.text
+    greedy = loaded.engine.generate(PROMPT, params=params, max_tokens=30, temperature=0.0)
+    assert greedy.text == loaded.generate(temperature=0.0, max_tokens=30, seed=99).text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temprature": 1.0}, "no option temprature: did you mean temperature?"),
+        ({"xyz": 1}, "no option xyz: known are temperature,"),
+        ({"temperature": -1.0}, "temperature must be between"),
+        ({"seed": -1}, "seed must be between"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"max_tokens": -3}, "max_tokens must be at least 1"),
+        ({"stop": "word"}, "not a list"),
+        ({"stop": [""]}, "empty"),
+        ({"messages": [{"role": "user", "content": "x"}]}, "either a prompt or messages"),
+        ({"prompt": None}, "either a prompt or messages"),
+        ({"prompt": None, "messages": []}, "no messages"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str, make: Make) -> None:
+    loaded = make()
+    with pytest.raises(OptionError) as caught:
+        loaded.engine.submit(**{"prompt": PROMPT, **options})
+    assert message in str(caught.value)
+    assert loaded.model.passes == 0
+    assert len(loaded.generate(max_tokens=3).tokens) == 3
+
+
+def test_an_empty_prompt_begins_with_bos_where_there_is_one(make: Make) -> None:
+    assert make().generate("").usage.prompt_tokens == 1
+
+    class WithoutBos(FakeTokenizer):
+        adds_bos = False
+
+        def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+            return super().tokenize(text, add_special=False, parse_special=parse_special)
+
+    with pytest.raises(OptionError, match="prompt is empty"):
+        make(tokenizer=WithoutBos()).generate("")
+
+
+def test_a_prompt_that_does_not_fit(make: Make) -> None:
+    loaded = make(n_ctx=32)
+    with pytest.raises(ContextFullError, match="32 tokens but the context holds 32"):
+        loaded.generate("x" * 31)
+    assert len(loaded.generate("x" * 30).tokens) == 1
+
+
+def test_messages_go_through_the_template(make: Make) -> None:
+    loaded = make()
+    assert loaded.engine.has_template
+    messages = [{"role": "user", "content": "Hello"}]
+    tokens = loaded.engine.tokenize(None, messages)
+    assert tokens[0] == FakeTokenizer.BOS
+    assert tokens.count(FakeTokenizer.NAMED_END) == 1
+    asked = "<|im_start|>user\nHello\n<|im_start|>assistant\n"
+    assert text_of(tokens) == asked
+    answer = loaded.generate(None, messages=messages)
+    assert answer.usage.prompt_tokens == len(tokens)
+
+
+def test_control_tokens_in_a_prompt_are_text(make: Make) -> None:
+    tokens = make().engine.tokenize("a<|im_end|>b")
+    assert FakeTokenizer.NAMED_END not in tokens
+
+
+def test_bos_is_not_doubled(make: Make) -> None:
+    class Named(FakeTokenizer):
+        def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+            rest = text.removeprefix("<s>") if parse_special else text
+            written = [self.BOS] if rest != text else []
+            return written + super().tokenize(
+                rest, add_special=add_special, parse_special=parse_special
+            )
+
+    template = ChatTemplate("{{ bos_token }}{{ messages[0].content }}", bos="<s>", eos="</s>")
+    engine = make(template=template, tokenizer=Named()).engine
+    tokens = engine.tokenize(None, [{"role": "user", "content": "x"}])
+    assert tokens == [FakeTokenizer.BOS, ord("x")]
+
+
+def test_without_a_template_messages_fail_and_prompts_work(make: Make) -> None:
+    loaded = make(template=TemplateError("There is no template."))
+    assert not loaded.engine.has_template
+    raised = []
+    for _ in range(2):
+        with pytest.raises(TemplateError, match=r"There is no template\.") as caught:
+            loaded.generate(None, messages=[{"role": "user", "content": "x"}])
+        raised.append(caught.value)
+    assert raised[0] is not raised[1], "one exception in two callers mixes up tracebacks"
+    assert len(loaded.generate().tokens) == 40
+
+
+# Prefixes and claims.
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_the_next_turn_reads_only_what_is_new(k: int, make: Make) -> None:
+    loaded = make(k=k)
+    first = loaded.generate()
+    again = loaded.generate(PROMPT + first.text + " and", max_tokens=5)
+    # The last token of an answer was never decoded.
+    assert again.usage.cached_tokens == first.usage.prompt_tokens + 39
+    assert again.stats.prefilled == again.usage.prompt_tokens - again.usage.cached_tokens == 5
+    assert again.text == make().generate(PROMPT + first.text + " and", max_tokens=5).text
+
+
+@pytest.mark.parametrize(
+    ("k", "exact", "claim"),
+    [
+        (0, None, "identical"),
+        (0, frozenset({1}), "identical"),
+        (4, None, "same distribution"),
+        (4, frozenset({1, 2, 3, 4, 5}), "identical"),
+        (4, frozenset({1}), "identical"),
+    ],
+)
+def test_what_is_claimed_of_an_answer_alone(
+    k: int, exact: frozenset[int] | None, claim: str, make: Make
+) -> None:
+    assert make(k=k, exact=exact).generate().claim == claim
+
+
+def test_less_is_claimed_in_company(make: Make) -> None:
+    loaded = make(k=0, exact=frozenset({1}))
+    loaded.model.hold()
+    one, two = loaded.submit(), loaded.submit("Another prompt")
+    loaded.model.release()
+    assert {one.result().claim, two.result().claim} == {"same distribution"}
+
+
+# Company.
+
+
+def test_eight_threads_on_four_sequences_get_their_solo_answers(make: Make) -> None:
+    loaded = make(readable(end=-1.0), k=3, max_sequences=4)
+    prompts = [f"{'ab' * i} prompt {i}" for i in range(24)]
+    alone = [Loaded(readable(end=-1.0)) for _ in prompts]
+    wanted = [
+        one.generate(prompt, seed=i)
+        for i, (one, prompt) in enumerate(zip(alone, prompts, strict=True))
+    ]
+    for one in alone:
+        one.engine.close()
+    start = threading.Barrier(8)
+
+    def ask(first: int) -> list[Completion]:
+        start.wait(PATIENCE)
+        return [loaded.generate(prompts[i], seed=i) for i in range(first, 24, 8)]
+
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(ask, range(8)))
+    for i in range(24):
+        answer = parts[i % 8][i // 8]
+        assert answer.text == wanted[i].text
+        assert answer.finish_reason == wanted[i].finish_reason
+
+
+def test_waiting_requests_get_their_turn(make: Make) -> None:
+    loaded = make(max_sequences=1)
+    generations = [loaded.submit(f"prompt {i}", max_tokens=5) for i in range(6)]
+    for i, generation in enumerate(generations):
+        assert generation.result().text == plain(readable(), f"prompt {i}", 5)
+
+
+# Leaving early.
+
+
+class Annoyed(Exception):
+    pass
+
+
+def leave_by_break(chunks: Iterator[Chunk]) -> None:
+    for _ in chunks:
+        break
+
+
+def leave_by_exception(chunks: Iterator[Chunk]) -> None:
+    with suppress(Annoyed):
+        for _ in chunks:
+            raise Annoyed
+
+
+def leave_without_reading(chunks: Iterator[Chunk]) -> None:
+    pass
+
+
+def leave_by_close(chunks: Iterator[Chunk]) -> None:
+    assert isinstance(chunks, Chunks)
+    next(chunks)
+    chunks.close()
+    assert list(chunks) == []
+
+
+@pytest.mark.parametrize(
+    "leave", [leave_by_break, leave_by_exception, leave_without_reading, leave_by_close]
+)
+@pytest.mark.parametrize("k", [0, 4])
+def test_an_abandoned_stream_is_cancelled(
+    leave: Callable[[Iterator[Chunk]], None], k: int, make: Make
+) -> None:
+    loaded = make(k=k, n_ctx=10**6, max_sequences=1)
+    leave(loaded.engine.stream(PROMPT, **WARM))
+    # The only slot is free again, or this would wait for a million tokens.
+    assert loaded.generate("next").text == plain(readable(), "next", 40)
+    assert loaded.generate().text == plain(readable(), PROMPT, 40)
+
+
+def test_ctrl_c_while_waiting_cancels() -> None:
+    class Interrupted:
+        def get(self) -> Chunk:
+            raise KeyboardInterrupt
+
+    cancelled: list[bool] = []
+    chunks = Chunks(Interrupted(), lambda: cancelled.append(True))  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        next(chunks)
+    assert cancelled == [True]
+    del chunks
+    assert cancelled == [True]
+
+
+def test_a_finished_stream_cancels_nothing(make: Make) -> None:
+    loaded = make()
+    generation = loaded.submit(max_tokens=3)
+    chunks = generation.chunks()
+    assert [chunk.finish_reason for chunk in chunks][-1] == "length"
+    chunks.close()
+    del chunks
+    assert not generation.cancelled
+
+
+# Cancelling.
+
+
+def test_cancel_before_the_engine_took_it_in(make: Make) -> None:
+    loaded = make(max_sequences=1)
+    loaded.model.hold()
+    first = loaded.submit()
+    loaded.model.wait()  # the engine is in a pass: the next commands lie in the inbox
+    second = loaded.submit("Never mind")
+    second.cancel()
+    second.cancel()
+    loaded.model.release()
+    answer = second.result()
+    assert (answer.finish_reason, answer.text, answer.tokens) == ("cancelled", "", ())
+    assert answer.usage.cached_tokens == answer.usage.completion_tokens == 0
+    assert first.result().text == plain(readable(), PROMPT, 40)
+
+
+def test_cancel_while_waiting_for_a_slot(make: Make) -> None:
+    loaded = make(max_sequences=1)
+    loaded.model.hold()
+    first, second = loaded.submit(), loaded.submit("Never mind")
+    loaded.model.let(3)
+    loaded.model.wait(4)
+    second.cancel()  # interrupts the pass of the first one, which is then repeated
+    assert second.result().finish_reason == "cancelled"
+    loaded.model.release()
+    assert first.result().text == plain(readable(), PROMPT, 40)
+
+
+def test_cancel_during_prefill_interrupts_the_pass(make: Make) -> None:
+    prompt = "long " * 120
+    loaded = make(n_ctx=1000)
+    loaded.model.hold()
+    generation = loaded.submit(prompt)
+    loaded.model.wait()
+    loaded.model.let(1)
+    loaded.model.wait(2)
+    generation.cancel()  # nobody lets the second pass go
+    answer = generation.result()
+    assert answer.finish_reason == "cancelled"
+    assert answer.tokens == ()
+    assert answer.stats.prefilled == 256
+    loaded.model.release()
+    assert loaded.generate(prompt).text == plain(readable(), prompt, 40)
+    assert not loaded.model.aborted
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_cancel_during_decoding_keeps_the_partial_text(k: int, make: Make) -> None:
+    loaded = make(k=k)
+    loaded.model.hold()
+    generation = loaded.submit()
+    loaded.model.let(4)
+    loaded.model.wait(5)
+    generation.cancel()
+    loaded.model.release()
+    answer = generation.result()
+    assert answer.finish_reason == "cancelled"
+    assert len(answer.tokens) >= 4
+    assert answer.text == text_of(answer.tokens) == plain(readable(), PROMPT, len(answer.tokens))
+    assert loaded.generate().text == plain(readable(), PROMPT, 40)
+
+
+def test_cancel_in_company_leaves_the_others_alone(make: Make) -> None:
+    loaded = make(k=3)
+    loaded.model.hold()
+    generations = [loaded.submit(f"prompt {i}") for i in range(4)]
+    loaded.model.let(2)
+    loaded.model.wait(3)
+    generations[3].cancel()  # still reads its prompt: the pass of all is interrupted
+    loaded.model.let(3)
+    loaded.model.wait(7)
+    generations[0].cancel()
+    loaded.model.release()
+    reasons = [generation.result().finish_reason for generation in generations]
+    assert reasons == ["cancelled", "length", "length", "cancelled"]
+    for i in (1, 2):
+        assert text_of([t for s in generations[i]._steps for t in s.tokens]) == plain(
+            readable(), f"prompt {i}", 40
+        )
+
+
+def test_cancel_after_the_end_changes_nothing(make: Make) -> None:
+    loaded = make()
+    generation = loaded.submit(max_tokens=3)
+    answer = generation.result()
+    generation.cancel()
+    assert answer.finish_reason == "length"
+    assert len(loaded.generate(max_tokens=3).tokens) == 3
+
+
+# Failing.
+
+
+@pytest.mark.parametrize("error", [BackendError("llama.cpp is broken."), RuntimeError("a bug")])
+@pytest.mark.parametrize("k", [0, 4])
+def test_a_failed_pass_reaches_everyone_and_the_engine_goes_on(
+    error: Exception, k: int, make: Make
+) -> None:
+    loaded = make(k=k, max_sequences=2)
+    loaded.model.hold()
+    generations = [loaded.submit(f"prompt {i}") for i in range(4)]  # two of them wait
+    loaded.model.let(5)
+    loaded.model.wait(6)
+    loaded.model.fail_next = error
+    loaded.model.release()
+    raised = []
+    for generation in generations:
+        with pytest.raises(type(error), match=str(error)) as caught:
+            generation.result()
+        raised.append(caught.value)
+    if isinstance(error, BackendError):
+        assert len(set(map(id, raised))) == 4
+        assert all(one.__cause__ is error for one in raised)
+    assert loaded.generate().text == plain(readable(), PROMPT, 40)
+
+
+def test_a_failure_ends_a_stream_after_what_was_said(make: Make) -> None:
+    loaded = make()
+    loaded.model.hold()
+    chunks = loaded.engine.stream(PROMPT, max_tokens=40, **WARM)
+    loaded.model.let(3)
+    loaded.model.wait(4)
+    loaded.model.fail_next = BackendError("broken")
+    loaded.model.release()
+    said = "".join(next(chunks).text for _ in range(3))
+    assert said == plain(readable(), PROMPT, 3)
+    with pytest.raises(BackendError, match="broken"):
+        next(chunks)
+    assert list(chunks) == []
+
+
+def test_logits_that_are_no_numbers_are_an_error(make: Make) -> None:
+    def broken(tokens: Sequence[int]) -> Logits:
+        return np.full(V, np.nan, np.float32)
+
+    with pytest.raises(BackendError, match="best logit is nan"):
+        make(broken).generate()
+
+
+# Closing.
+
+
+def test_close_ends_a_stream_with_an_error(make: Make) -> None:
+    loaded = make()
+    loaded.model.hold()
+    chunks = loaded.engine.stream(PROMPT, **WARM)
+    loaded.model.let(2)
+    loaded.model.wait(3)
+    loaded.engine.close()  # nobody lets the third pass go
+    assert loaded.freed == ["MainThread"]
+    with pytest.raises(EngineClosedError, match="closed during the answer"):
+        list(chunks)
+
+
+def test_close_reaches_everyone_who_waits(make: Make) -> None:
+    loaded = make(max_sequences=1)
+    loaded.model.hold()
+    generations = [loaded.submit()]
+    loaded.model.wait()
+    generations += [loaded.submit(f"prompt {i}") for i in range(3)]  # still in the inbox
+    loaded.engine.close()
+    for generation in generations:
+        with pytest.raises(EngineClosedError):
+            generation.result()
+        generation.cancel()
+
+
+def test_close_from_a_consumer_and_from_several_threads(make: Make) -> None:
+    loaded = make(n_ctx=10**6)
+    chunks = loaded.engine.stream(PROMPT, **WARM)
+    next(chunks)
+    start = threading.Barrier(4)
+
+    def close() -> None:
+        start.wait(PATIENCE)
+        loaded.engine.close()
+
+    threads = [threading.Thread(target=close) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert len(loaded.freed) == 1
+    with pytest.raises(EngineClosedError):
+        list(chunks)
+
+
+def test_use_after_close(make: Make) -> None:
+    loaded = make()
+    loaded.engine.close()
+    loaded.engine.close()
+    uses: list[Callable[[], object]] = [
+        lambda: loaded.engine.generate(PROMPT),
+        lambda: loaded.engine.stream(PROMPT),
+        lambda: loaded.engine.submit(messages=[{"role": "user", "content": "x"}]),
+        lambda: loaded.engine.tokenize(PROMPT),
+    ]
+    for use in uses:
+        with pytest.raises(EngineClosedError, match="load it again"):
+            use()
+    assert loaded.freed == ["MainThread"]
+
+
+def test_nothing_is_tokenized_while_the_models_are_freed(make: Make) -> None:
+    """The tokenizer lies in the model: a caller in the middle of it would read freed memory."""
+    inside, leave = threading.Event(), threading.Event()
+
+    class Slow(FakeTokenizer):
+        def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+            inside.set()
+            assert leave.wait(PATIENCE)
+            assert not loaded.freed
+            return super().tokenize(text, add_special=add_special, parse_special=parse_special)
+
+    loaded = make(tokenizer=Slow())
+    with ThreadPoolExecutor(2) as pool:
+        tokens = pool.submit(loaded.engine.tokenize, PROMPT)
+        assert inside.wait(PATIENCE)
+        closing = pool.submit(loaded.engine.close)
+        leave.set()
+        assert len(tokens.result(PATIENCE)) == len(PROMPT) + 1
+        closing.result(PATIENCE)
+
+
+def test_the_context_manager_closes(make: Make) -> None:
+    loaded = make()
+    with loaded.engine as engine:
+        assert engine.generate(PROMPT, max_tokens=2).tokens
+    assert loaded.freed == ["MainThread"]
+    with pytest.raises(Annoyed), make().engine as other:
+        raise Annoyed
+    with pytest.raises(EngineClosedError):
+        other.generate(PROMPT)

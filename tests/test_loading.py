@@ -1,0 +1,546 @@
+"""From paths and options to a running engine, on tiny models: what is chosen, said and freed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgespec import loading
+from edgespec.catalog.paths import cache_dir
+from edgespec.engine import Engine
+from edgespec.errors import (
+    BackendError,
+    CatalogError,
+    EdgespecError,
+    IncompatibleDraftError,
+    ModelLoadError,
+    OptionError,
+    TemplateError,
+    UnknownModelError,
+)
+from edgespec.llama import library, widths
+from edgespec.llama.context import MAX_WIDTH, Context
+from edgespec.llama.model import Model
+from edgespec.llama.widths import WIDTHS, WidthProbe
+from edgespec.types import Completion
+from tests import tiny_gguf
+from tests.tiny_gguf import FIRST_PAIR, write_tiny_gguf
+
+PROMPT = "the letters and pairs tee tea tot the letters and"
+WARM: dict[str, Any] = {"temperature": 0.8, "seed": 7, "max_tokens": 40}
+Load = Callable[..., Engine]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return write_tiny_gguf(tmp_path / "target.gguf", quant="Q8_0")
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    return write_tiny_gguf(tmp_path / "draft.gguf", quant="Q8_0", noise=0.05)
+
+
+@pytest.fixture
+def load() -> Iterator[Load]:
+    """`edgespec.load` with one thread; closes what it loaded."""
+    engines: list[Engine] = []
+
+    def one(target: Path | str | None = None, **options: Any) -> Engine:
+        engines.append(loading.load(target=target, **{"threads": 1, "exact": "off", **options}))
+        return engines[-1]
+
+    yield one
+    for engine in engines:
+        engine.close()
+
+
+class Watch:
+    """What is opened, closed and probed, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open: list[object] = []
+        self.closed: list[str] = []
+        self.probed: list[bool] = []
+        for kind in (Model, Context):
+            self._watch(monkeypatch, kind)
+        real = widths.probe_widths
+
+        def probe(context: Context, vocabulary: Any) -> WidthProbe:
+            model = next(one for one in reversed(self.open) if isinstance(one, Model))
+            self.probed.append(model.repack)
+            return real(context, vocabulary)
+
+        monkeypatch.setattr(loading, "probe_widths", probe)
+
+    def _watch(self, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+        init, close = kind.__init__, kind.close
+
+        def opened(made: Any, *arguments: Any, **options: Any) -> None:
+            init(made, *arguments, **options)
+            self.open.append(made)
+
+        def closed(made: Any) -> None:
+            if made in self.open:
+                self.open.remove(made)
+                self.closed.append(kind.__name__)
+            close(made)
+
+        monkeypatch.setattr(kind, "__init__", opened)
+        monkeypatch.setattr(kind, "close", closed)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+def answer(engine: Engine, **options: Any) -> Completion:
+    return engine.generate(PROMPT, **{**WARM, **options})
+
+
+# What is chosen.
+
+
+def test_a_target_alone_is_drafted_for_by_ngrams(target: Path, load: Load) -> None:
+    info = load(target).info
+    assert (info.target, info.draft, info.drafter) == ("target.gguf", "", "n-gram")
+    assert info.num_draft_tokens == loading.DEFAULT_DRAFT_TOKENS
+    assert info.n_ctx == 512  # as it was trained
+    assert info.threads == 1
+    assert len(info.devices) == len(library.devices())
+    assert info.exact_widths is None
+
+
+def test_a_draft_model_drafts(target: Path, draft: Path, load: Load) -> None:
+    engine = load(target, draft=draft)
+    assert (engine.info.draft, engine.info.drafter) == ("draft.gguf", "model")
+    stats = answer(engine).stats
+    assert 0 < stats.by_drafter["model"][1] < stats.by_drafter["model"][0]
+
+
+@pytest.mark.parametrize(
+    ("options", "drafter", "k"),
+    [
+        ({}, "model", 3),
+        ({"drafter": "model"}, "model", 3),
+        ({"drafter": "n-gram"}, "n-gram", 3),
+        ({"drafter": "none"}, "", 0),
+        ({"num_draft_tokens": 0}, "", 0),
+        ({"num_draft_tokens": 5}, "model", 5),
+        ({"num_draft_tokens": MAX_WIDTH - 1, "drafter": "n-gram"}, "n-gram", MAX_WIDTH - 1),
+    ],
+)
+def test_drafter_and_k(
+    options: dict[str, Any], drafter: str, k: int, target: Path, draft: Path, load: Load
+) -> None:
+    engine = load(target, draft=draft, **options)
+    assert (engine.info.drafter, engine.info.num_draft_tokens) == (drafter, k)
+    assert engine.info.draft == ("draft.gguf" if drafter == "model" else "")
+    stats = answer(engine).stats
+    assert set(stats.by_drafter) <= {drafter}
+    assert max(stats.lengths) <= k
+
+
+def test_every_drafter_and_k_gives_the_same_answer(target: Path, draft: Path, load: Load) -> None:
+    """Q8_0 is bit-identical at these widths, so that nothing may differ."""
+    probing = load(target, exact="on")
+    identical = probing.info.exact_widths or frozenset()
+    if not set(range(1, 8)) <= identical:
+        pytest.skip("this machine's kernels do not give identical results up to width 7")
+    wanted = answer(load(target, num_draft_tokens=0))
+    assert len(set(wanted.tokens)) > 10
+    for options in (
+        {"num_draft_tokens": 1},
+        {"num_draft_tokens": 3, "drafter": "n-gram"},
+        {"num_draft_tokens": 3},
+        {"num_draft_tokens": 6},
+    ):
+        assert answer(load(target, draft=draft, **options)).tokens == wanted.tokens
+    assert answer(load(target, draft=target, num_draft_tokens=3)).stats.acceptance_rate == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_draft_tokens": -1}, "-k must be auto or between 0 and 32, not -1"),
+        ({"num_draft_tokens": MAX_WIDTH}, "-k must be auto or between 0 and 32, not 33"),
+        ({"num_draft_tokens": "3"}, "-k must be auto or between 0 and 32, not 3"),
+        ({"drafter": "oracle"}, "no drafter 'oracle': choose auto, model, n-gram or none"),
+        ({"drafter": "model"}, "there is none: add --draft"),
+        ({"exact": "maybe"}, "exact must be auto, on or off"),
+        ({"n_ctx": 0}, "n_ctx must be a whole number from 1 on, not 0"),
+        ({"n_ctx": "big"}, "n_ctx must be a whole number from 1 on, not 'big'"),
+        ({"threads": -2}, "threads must be"),
+        ({"max_sequences": 0}, "max_sequences must be"),
+        ({"max_sequences": 257}, "max_sequences must be at most 256"),
+        ({"num_draft_token": 3, "ctx": 4}, "no option num_draft_token, ctx: known are num_draft"),
+        ({"pair": "default"}, "either a pair or a target"),
+    ],
+)
+def test_options_that_make_no_sense(
+    options: dict[str, Any], message: str, target: Path, load: Load, watch: Watch
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        load(target, **options)
+    assert message in str(caught.value)
+    assert watch.open == []
+
+
+# What does not go together.
+
+
+def test_a_draft_of_another_vocabulary(target: Path, tmp_path: Path, load: Load) -> None:
+    other = tiny_gguf.write_changed_vocabulary(tmp_path / "other.gguf", token=FIRST_PAIR + 9)
+    with pytest.raises(IncompatibleDraftError, match=f"token {FIRST_PAIR + 9} is .* and '~~'"):
+        load(target, draft=other)
+
+
+@pytest.mark.parametrize("arch", ["mamba", "lfm2"])
+def test_a_recurrent_target_runs_plain_and_says_so(
+    arch: str, tmp_path: Path, draft: Path, load: Load
+) -> None:
+    path = write_tiny_gguf(tmp_path / "recurrent.gguf", arch=arch, quant="Q8_0")
+    for options in ({}, {"draft": draft}, {"num_draft_tokens": 5, "exact": "auto"}):
+        engine = load(path, **options)
+        assert (engine.info.drafter, engine.info.num_draft_tokens) == ("", 0)
+        assert any("keeps a recurrent state: it runs plain" in note for note in engine.info.notes)
+        first = answer(engine)
+        assert first.stats.drafted == 0
+        assert answer(engine).tokens == first.tokens
+    plain = load(path, num_draft_tokens=0)
+    assert plain.info.notes == tuple(n for n in plain.info.notes if "AMX" in n)
+    assert answer(plain).tokens == first.tokens
+
+
+@pytest.mark.parametrize("arch", ["mamba", "lfm2"])
+def test_a_recurrent_draft_model_works_and_is_called_slow(
+    arch: str, target: Path, tmp_path: Path, load: Load
+) -> None:
+    path = write_tiny_gguf(tmp_path / "recurrent.gguf", arch=arch, quant="Q8_0")
+    engine = load(target, draft=path)
+    assert any("reads the whole text again" in note for note in engine.info.notes)
+    got = answer(engine)
+    assert got.stats.by_drafter["model"][0] > 0
+    assert got.tokens == answer(load(target, num_draft_tokens=0)).tokens
+
+
+def test_a_draft_model_with_less_context_drafts_as_far_as_it_reaches(
+    target: Path, tmp_path: Path, load: Load
+) -> None:
+    small = write_tiny_gguf(tmp_path / "small.gguf", quant="Q8_0", noise=0.05, n_ctx_train=64)
+    engine = load(target, draft=small)
+    assert any("drafts only in the first 64 tokens" in note for note in engine.info.notes)
+    generation = engine.submit(PROMPT, **{**WARM, "max_tokens": 100})
+    got = generation.result()
+    reach = max(step.position + step.drafted for step in generation._steps if step.drafted)
+    assert reach <= 65  # the last token drafted is not decoded
+    assert got.tokens == answer(load(target, num_draft_tokens=0), max_tokens=100).tokens
+
+
+def test_many_sequences_with_long_drafts_fit_into_one_pass(
+    target: Path, tmp_path: Path, load: Load
+) -> None:
+    other = write_tiny_gguf(tmp_path / "other.gguf", quant="Q8_0", seed=1)  # hardly ever right
+    count, k = 16, MAX_WIDTH - 1
+    engine = load(target, draft=other, num_draft_tokens=k, max_sequences=count, n_ctx=96)
+    options = {**WARM, "max_tokens": 80, "logit_bias": {1: -100.0, 3: -100.0}}  # no end
+    generations = [engine.submit(f"tee {i}", **options) for i in range(count)]
+    for chunk in generations[0].chunks():
+        if chunk.steps and chunk.steps[0].pass_rows > 512:
+            break
+    for generation in generations[1:]:
+        generation.cancel()
+        assert generation.result().finish_reason in ("cancelled", "length")
+    assert max(step.pass_rows for one in generations for step in one._steps) == count * (k + 1)
+
+
+# Numerics.
+
+
+def script(
+    monkeypatch: pytest.MonkeyPatch, repacked: int, original: int, seconds: float = 1.0
+) -> list[bool]:
+    """Measurements that find widths identical up to these."""
+    asked: list[bool] = []
+
+    def probe(self: Any, path: Path, repack: bool) -> WidthProbe:
+        asked.append(repack)
+        widest = repacked if repack else original
+        differences = {width: 0.0 if width <= widest else 0.5 for width in WIDTHS}
+        return WidthProbe(differences, {1: 1.0 if repack else seconds})
+
+    monkeypatch.setattr(loading._Loader, "_probe", probe)
+    return asked
+
+
+def test_exact_off_measures_nothing(target: Path, load: Load, watch: Watch) -> None:
+    engine = load(target, exact="off", draft=target)
+    assert watch.probed == []
+    assert engine.info.exact_widths is None
+    got = answer(engine)
+    assert got.stats.drafted > 0
+    assert got.claim == "same distribution"
+
+
+@pytest.mark.parametrize("exact", ["auto", "on"])
+def test_exact_widths_bound_the_passes(
+    exact: str, target: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, repacked=4, original=9)
+    engine = load(target, draft=target, exact=exact, num_draft_tokens=6)
+    assert engine.info.exact_widths == frozenset({1, 2, 3, 4})
+    got = answer(engine)
+    assert max(got.stats.lengths) == 3
+    assert got.claim == "identical"
+
+
+def test_original_weights_are_loaded_where_they_are_better(
+    target: Path, load: Load, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = script(monkeypatch, repacked=3, original=7)
+    monkeypatch.setattr(library, "system_info", lambda: "CPU : AVX = 1")
+    engine = load(target, exact="auto")
+    assert asked == [True, False]
+    assert [one.repack for one in watch.open if isinstance(one, Model)] == [False]
+    assert engine.info.exact_widths == frozenset(range(1, 8))
+
+
+def test_auto_promises_nothing_where_it_would_cost(
+    target: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, repacked=1, original=1)
+    engine = load(target, draft=target, exact="auto", num_draft_tokens=4)
+    assert engine.info.exact_widths is None
+    got = answer(engine)
+    assert max(got.stats.lengths) == 4
+    assert got.claim == "same distribution"
+
+
+def test_exact_on_where_nothing_is_identical_is_plain_and_says_so(
+    target: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, repacked=1, original=1)
+    engine = load(target, draft=target, exact="on", num_draft_tokens=4)
+    assert any("--exact on means plain decoding here" in note for note in engine.info.notes)
+    got = answer(engine)
+    assert got.stats.drafted == 0
+    assert got.claim == "identical"
+
+
+def test_measurements_are_kept(target: Path, load: Load, watch: Watch) -> None:
+    first = load(target, exact="on")
+    measured = len(watch.probed)
+    assert measured >= 1
+    again = load(target, exact="on")
+    assert len(watch.probed) == measured
+    assert again.info.exact_widths == first.info.exact_widths
+    load(target, exact="on", gpu_layers=0)
+    assert len(watch.probed) == 2 * measured, "elsewhere other kernels compute"
+
+
+def test_a_changed_file_is_measured_anew(target: Path, load: Load, watch: Watch) -> None:
+    load(target, exact="on").close()
+    measured = len(watch.probed)
+    write_tiny_gguf(target, quant="Q8_0", n_vocab=340)
+    load(target, exact="on")
+    assert len(watch.probed) == 2 * measured
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda kept: "",
+        lambda kept: "{",
+        lambda kept: "\0\xff",
+        lambda kept: "[1, 2]",
+        lambda kept: json.dumps({**kept, "key": {}}),
+        lambda kept: json.dumps({**kept, "value": None}),
+        lambda kept: json.dumps({**kept, "value": {}}),
+        lambda kept: json.dumps({**kept, "value": {"differences": {}, "seconds": {}}}),
+        lambda kept: json.dumps({**kept, "value": {"differences": [1], "seconds": 3}}),
+        lambda kept: json.dumps({**kept, "value": {"differences": {"x": 1}, "seconds": {"1": 1}}}),
+    ],
+)
+def test_spoilt_measurements_are_made_anew(
+    spoil: Callable[[dict[str, Any]], str], target: Path, load: Load, watch: Watch
+) -> None:
+    first = load(target, exact="on")
+    measured = len(watch.probed)
+    files = list((cache_dir() / "measurements").iterdir())
+    assert len(files) == measured
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        file.write_text(spoil(json.loads(text)), encoding="utf-8")
+    assert load(target, exact="on").info.exact_widths == first.info.exact_widths
+    assert len(watch.probed) == 2 * measured
+    load(target, exact="on")
+    assert len(watch.probed) == 2 * measured
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    target: Path, load: Load, edgespec_home: Path
+) -> None:
+    edgespec_home.mkdir()
+    (edgespec_home / "cache").write_text("in the way")
+    assert load(target, exact="on").info.exact_widths
+
+
+# What is said.
+
+
+def test_a_context_beyond_the_training_is_noted(target: Path, load: Load) -> None:
+    engine = load(target, n_ctx=600)
+    assert engine.info.n_ctx == 600
+    assert any("600 tokens is beyond the 512" in note for note in engine.info.notes)
+    assert not any("beyond" in note for note in load(target, n_ctx=512).info.notes)
+
+
+def test_a_long_training_does_not_mean_a_huge_context(tmp_path: Path, load: Load) -> None:
+    path = write_tiny_gguf(tmp_path / "long.gguf", n_ctx_train=100_000)
+    assert load(path).info.n_ctx == loading.DEFAULT_CONTEXT
+
+
+def test_without_a_template_messages_fail_and_prompts_work(tmp_path: Path, load: Load) -> None:
+    engine = load(write_tiny_gguf(tmp_path / "base.gguf", chat_template=None))
+    assert not engine.has_template
+    with pytest.raises(TemplateError, match=r"base\.gguf has no chat template"):
+        engine.generate(messages=[{"role": "user", "content": "Hello"}])
+    assert answer(engine).tokens
+
+
+def test_a_broken_template_only_matters_to_those_who_chat(tmp_path: Path, load: Load) -> None:
+    engine = load(write_tiny_gguf(tmp_path / "m.gguf", chat_template="{% if %}"))
+    with pytest.raises(TemplateError):
+        engine.generate(messages=[{"role": "user", "content": "Hello"}])
+    assert answer(engine).tokens
+
+
+def test_messages_and_the_next_turn(target: Path, load: Load) -> None:
+    engine = load(target)
+    messages = [{"role": "user", "content": "Hello"}]
+    first = engine.generate(messages=messages, **WARM)
+    assert first.usage.cached_tokens == 0
+    asked = engine.tokenize(None, messages)
+    messages += [
+        {"role": "assistant", "content": first.text},
+        {"role": "user", "content": "And now?"},
+    ]
+    second = engine.generate(messages=messages, **WARM)
+    assert second.usage.cached_tokens >= len(asked)
+
+
+def test_progress_is_reported_by_file(target: Path, draft: Path, load: Load) -> None:
+    seen: list[tuple[str, float]] = []
+    load(target, draft=draft, exact="on", report=lambda what, done: seen.append((what, done)))
+    for what in ("measuring target.gguf", "loading target.gguf", "loading draft.gguf"):
+        assert max(done for said, done in seen if said == what) == 1.0
+    assert all(0.0 <= done <= 1.0 for _, done in seen)
+
+
+# Names.
+
+
+def test_names_that_do_not_exist(load: Load) -> None:
+    with pytest.raises(UnknownModelError):
+        load("no-such-model")
+    with pytest.raises(UnknownModelError):
+        load(pair="no-such-pair")
+
+
+def test_the_default_pair_is_fetched_or_asked_for(target: Path, load: Load) -> None:
+    with pytest.raises(CatalogError, match="edgespec models pull"):
+        load()
+    fetched: list[str] = []
+
+    def fetch(model: Any) -> Path:
+        fetched.append(model.name)
+        return target
+
+    assert load(fetch=fetch).info.target == "target.gguf"
+    assert len(fetched) == 1
+
+
+def test_a_pair_of_the_user_with_another_draft(
+    target: Path, draft: Path, edgespec_home: Path, load: Load
+) -> None:
+    config = edgespec_home / "config"
+    config.mkdir(parents=True)
+    (config / "models.toml").write_text(
+        f"[models.big]\nsource = {json.dumps(str(target))}\nfiles = []\n"
+        f"[models.small]\nsource = {json.dumps(str(draft))}\nfiles = []\n"
+        '[pairs.mine]\ntarget = "big"\ndraft = "small"\n',
+        encoding="utf-8",
+    )
+    assert load(pair="mine").info.draft == "draft.gguf"
+    assert load(pair="mine", draft=target).info.draft == "target.gguf"
+    assert load("big").info.draft == ""
+    assert load("mine").info.target == "target.gguf"
+
+
+# What is freed.
+
+
+def test_close_frees_contexts_before_their_models(
+    target: Path, draft: Path, load: Load, watch: Watch
+) -> None:
+    engine = load(target, draft=draft)
+    assert len(watch.open) == 4
+    answer(engine)
+    engine.close()
+    assert watch.open == []
+    assert watch.closed == ["Context", "Model", "Context", "Model"]
+    with pytest.raises(EdgespecError, match="closed"):
+        answer(engine)
+
+
+def test_the_probe_frees_what_it_loaded(target: Path, load: Load, watch: Watch) -> None:
+    load(target, exact="on")
+    assert [type(one) for one in watch.open] == [Model, Context]
+    assert watch.closed == ["Context", "Model"] * len(watch.probed)
+
+
+def test_a_failed_load_frees_everything(
+    target: Path, draft: Path, tmp_path: Path, watch: Watch, load: Load, monkeypatch: Any
+) -> None:
+    other = tiny_gguf.write_changed_vocabulary(tmp_path / "other.gguf")
+    broken = tiny_gguf.write_truncated(tmp_path / "broken.gguf")
+    failures: list[tuple[type[Exception], dict[str, Any]]] = [
+        (IncompatibleDraftError, {"draft": other}),
+        (ModelLoadError, {"draft": broken}),
+        (ModelLoadError, {"draft": tmp_path / "none.gguf"}),
+        (ModelLoadError, {"n_ctx": 2**32}),
+        (ModelLoadError, {"n_ctx": 2**32, "exact": "on"}),
+    ]
+    for error, options in failures:
+        with pytest.raises(error):
+            load(target, **options)
+        assert watch.open == []
+    for path in (broken, tmp_path):
+        with pytest.raises(ModelLoadError):
+            load(path)
+        assert watch.open == []
+
+    def fail(*_arguments: Any, **_options: Any) -> None:
+        raise BackendError("no thread")
+
+    for name in ("probe_widths", "Scheduler", "Engine", "_template"):
+        with monkeypatch.context() as patch:
+            patch.setattr(loading, name, fail)
+            with pytest.raises(BackendError):
+                load(target, draft=draft, exact="on", gpu_layers=0)
+        assert watch.open == [], name
+    assert "Context" in watch.closed
+
+
+def test_ctrl_c_during_the_load_frees_everything(target: Path, load: Load, watch: Watch) -> None:
+    def interrupt(what: str, done: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load(target, report=interrupt)
+    assert watch.open == []
