@@ -1,6 +1,6 @@
 """Which pass widths are bit-identical to plain decoding, with and without repacked weights.
 
-    python -m benchmarks.widths [NAME or FILE ...]
+python -m benchmarks.widths [NAME or FILE ...]
 """
 
 from __future__ import annotations

@@ -162,7 +162,8 @@ class Engine:
             max_tokens=max_tokens or self._model.n_ctx,
             stop=stop,
             tokenizer=self._tokenizer,
-            exact=self.info.exact_widths is not None,
+            # With several sequences the cells of memory lie in an order that others have a part in.
+            exact=self.info.exact_widths is not None and self._model.max_sequences == 1,
             cancel=self._cancel,
         )
         with self._open():

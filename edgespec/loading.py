@@ -42,8 +42,9 @@ _PLAIN_WIDTHS = frozenset({1})
 class LoadOptions:
     """How to load a pair; None and "auto" leave the choice to edgespec.
 
-    num_draft_tokens: k, 0 for plain decoding. n_ctx: tokens a sequence can hold.
-    threads: default physical cores. gpu_layers: default all that fit on a GPU there is.
+    num_draft_tokens: k; 0 for plain decoding, for which a draft model is not loaded.
+    n_ctx: tokens a sequence can hold. threads: default physical cores. gpu_layers: default all
+    that fit on a GPU there is.
     exact: "on" uses only pass widths measured to be bit-identical to plain decoding, "auto"
     does so where it costs nothing. max_sequences: answers generated at the same time.
     """
@@ -64,6 +65,8 @@ class LoadOptions:
             raise OptionError(
                 f"There is no drafter {self.drafter!r}: choose auto, model, n-gram or none."
             )
+        if self.drafter == "none" and k not in ("auto", 0):
+            raise OptionError(f"-k {k} needs someone to draft: leave --drafter none out.")
         if self.exact not in ("auto", "on", "off"):
             raise OptionError(f"exact must be auto, on or off, not {self.exact!r}.")
         for name in ("n_ctx", "threads", "max_sequences"):
@@ -95,6 +98,8 @@ def load(
     if wrong:
         raise OptionError(f"There is no option {', '.join(wrong)}: known are {', '.join(known)}.")
     chosen = LoadOptions(**options)
+    if draft and chosen.drafter in ("n-gram", "none"):
+        raise OptionError(f"The draft model {draft} is of no use with --drafter {chosen.drafter}.")
     if target is None:
         target_path, draft_path = resolve_pair(pair or "default", fetch)
     elif pair is not None:

@@ -168,6 +168,31 @@ class Presser(io.StringIO):
         return super().write(text)
 
 
+def test_ctrl_c_twice_in_a_row_leaves(
+    engine: Engine, completions: list[Completion], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = iter(["\x03", "abc\n", "\x03", "abc\n", "\x03", "\x03", "abc\n"])
+
+    def readline(self: Terminal) -> str:
+        line = next(typed)
+        if line == "\x03":
+            raise KeyboardInterrupt
+        return line
+
+    monkeypatch.setattr(Terminal, "readline", readline)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    conversation(engine).run()
+    assert len(completions) == 2
+    assert next(typed) == "abc\n"
+
+
+def test_ctrl_c_before_there_is_something_to_cancel(engine: Engine) -> None:
+    with interrupts.ctrl_c_cancels() as ctrl_c:
+        signal.raise_signal(signal.SIGINT)
+        generation = ctrl_c.watch(engine.submit("abc"))
+        assert answer.follow(generation, show=False).finish_reason == "cancelled"
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_stops_the_answer_and_keeps_it(
     engine: Engine, completions: list[Completion], monkeypatch: pytest.MonkeyPatch, times: int

@@ -70,8 +70,8 @@ def test_a_draft_model_with_another_vocabulary(tmp_path: Path, tiny: Path, capfd
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("--temperature -1", "temperature must be between 0 and 100, not -1."),
-        ("--temperature nan", "temperature must be between 0 and 100, not nan."),
+        ("--temperature -1", "100, not -1."),
+        ("--temperature nan", "100, not nan."),
         ("--temperature hot", "'--temperature'"),
         ("--top-p 2", "top_p must be between 0 and 1, not 2."),
         ("--top-k -5", "top_k must be at least 0, not -5."),

@@ -99,6 +99,9 @@ def test_stop(tiny: Path, capfd: Capture) -> None:
     )
     assert found["finish_reason"] == "stop"
     assert found["text"] == full[: full.index(stop)]
+    nothing = run_here(capfd, *on(tiny, "--temperature", "0", "--stop", full[0]))
+    nothing.statistics()
+    assert nothing.out == ""
 
 
 def test_a_draft_model(tiny: Path, tmp_path: Path, capfd: Capture) -> None:
@@ -172,7 +175,7 @@ def test_a_terminal_that_lacks_characters(tiny: Path, capfd: Capture) -> None:
     whole = record(capfd, *on(tiny, "-n", "60"))
     assert not whole["text"].isascii()
     ascii = start(*on(tiny, "-n", "60"), PYTHONIOENCODING="ascii")
-    as_json = start(*on(tiny, "-n", "60", "--json"), PYTHONIOENCODING="ascii")
+    as_json = start(*on(tiny, "-n", "60", "--json"), PYTHONIOENCODING="latin-1")
     result = outcome(ascii)
     result.statistics()
     assert "?" in result.out

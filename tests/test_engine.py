@@ -406,7 +406,12 @@ def test_the_next_turn_reads_only_what_is_new(k: int, make: Make) -> None:
 def test_what_is_claimed_of_an_answer_alone(
     k: int, exact: frozenset[int] | None, claim: str, make: Make
 ) -> None:
-    assert make(k=k, exact=exact).generate().claim == claim
+    assert make(k=k, exact=exact, max_sequences=1).generate().claim == claim
+
+
+def test_others_may_have_left_holes_in_memory(make: Make) -> None:
+    widths = frozenset({1, 2, 3, 4, 5})
+    assert make(k=4, exact=widths, max_sequences=2).generate().claim == "same distribution"
 
 
 def test_less_is_claimed_in_company(make: Make) -> None:
@@ -580,6 +585,30 @@ def test_cancel_during_decoding_keeps_the_partial_text(k: int, make: Make) -> No
     assert len(answer.tokens) >= 4
     assert answer.text == text_of(answer.tokens) == plain(readable(), PROMPT, len(answer.tokens))
     assert loaded.generate().text == plain(readable(), PROMPT, 40)
+
+
+def test_cancel_gives_what_was_held_back_for_a_stop_string(make: Make) -> None:
+    whole = plain(readable(), PROMPT, 5)
+    loaded = make()
+    loaded.model.hold()
+    generation = loaded.submit(stop=[whole[3:] + "#"])
+    loaded.model.let(4)
+    loaded.model.wait(5)
+    generation.cancel()
+    loaded.model.release()
+    assert generation.result().text == whole
+
+
+def test_an_abort_that_comes_late_costs_one_pass(make: Make) -> None:
+    """The command to cancel is in the inbox first, so its abort may hit the next request."""
+    loaded = make()
+    loaded.model.abort()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            answer = pool.submit(loaded.generate).result(PATIENCE)
+        finally:
+            loaded.engine.close()
+    assert answer.text == plain(readable(), PROMPT, 40)
 
 
 def test_cancel_in_company_leaves_the_others_alone(make: Make) -> None:

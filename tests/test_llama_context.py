@@ -226,6 +226,20 @@ def test_a_window_that_moved_on_refuses_the_rewind(load: Load) -> None:
     context.close()
 
 
+def test_a_window_alone_in_memory_can_be_rewound_to_anywhere(load: Load) -> None:
+    model = load("gemma3")
+    context = Context(model, n_ctx=600, threads=1, max_rows=32)
+    text = [5 + i % 290 for i in range(576)]
+    for start in range(0, 576, 32):
+        context.decode(rows(text[: start + 32], start))
+    for length in (200, 30, WINDOW, 3):
+        context.rewind(0, length)
+        got = context.decode(rows([*text[:length], 77], length))[0]
+        assert np.abs(got - fresh(model, [*text[:length], 77])).max() < TOLERANCE
+        context.rewind(0, length)
+    context.close()
+
+
 @pytest.mark.parametrize("arch", ["mamba", "lfm2"])
 def test_recurrent_models_refuse_rewinds_and_change_nothing(arch: str, load: Load) -> None:
     model = load(arch)

@@ -138,7 +138,8 @@ def test_a_draft_model_drafts(target: Path, draft: Path, load: Load) -> None:
 def test_drafter_and_k(
     options: dict[str, Any], drafter: str, k: int, target: Path, draft: Path, load: Load
 ) -> None:
-    engine = load(target, draft=draft, **options)
+    wants_model = options.get("drafter") in (None, "model")
+    engine = load(target, draft=draft if wants_model else None, **options)
     assert (engine.info.drafter, engine.info.num_draft_tokens) == (drafter, k)
     assert engine.info.draft == ("draft.gguf" if drafter == "model" else "")
     stats = answer(engine).stats
@@ -155,12 +156,12 @@ def test_every_drafter_and_k_gives_the_same_answer(target: Path, draft: Path, lo
     wanted = answer(load(target, num_draft_tokens=0))
     assert len(set(wanted.tokens)) > 10
     for options in (
-        {"num_draft_tokens": 1},
+        {"num_draft_tokens": 1, "draft": draft},
         {"num_draft_tokens": 3, "drafter": "n-gram"},
-        {"num_draft_tokens": 3},
-        {"num_draft_tokens": 6},
+        {"num_draft_tokens": 3, "draft": draft},
+        {"num_draft_tokens": 6, "draft": draft},
     ):
-        assert answer(load(target, draft=draft, **options)).tokens == wanted.tokens
+        assert answer(load(target, **options)).tokens == wanted.tokens
     assert answer(load(target, draft=target, num_draft_tokens=3)).stats.acceptance_rate == 1.0
 
 
@@ -170,6 +171,8 @@ def test_every_drafter_and_k_gives_the_same_answer(target: Path, draft: Path, lo
         ({"num_draft_tokens": -1}, "-k must be auto or between 0 and 32, not -1"),
         ({"num_draft_tokens": MAX_WIDTH}, "-k must be auto or between 0 and 32, not 33"),
         ({"num_draft_tokens": "3"}, "-k must be auto or between 0 and 32, not 3"),
+        ({"num_draft_tokens": 3, "drafter": "none"}, "-k 3 needs someone to draft"),
+        ({"draft": "x.gguf", "drafter": "n-gram"}, "x.gguf is of no use with --drafter n-gram"),
         ({"drafter": "oracle"}, "no drafter 'oracle': choose auto, model, n-gram or none"),
         ({"drafter": "model"}, "there is none: add --draft"),
         ({"exact": "maybe"}, "exact must be auto, on or off"),

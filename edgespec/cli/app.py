@@ -56,12 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     _tolerate_any_text()
     try:
+        # Typer ends quietly by itself when whoever reads our output leaves.
         code = app(arguments, prog_name="edgespec", standalone_mode=False)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:
-        _discard_output()
-        code = 1
     except Exception as error:
         if "--debug" in arguments:
             raise
@@ -113,7 +111,7 @@ def _tolerate_any_text() -> None:
 
 
 def _discard_output() -> None:
-    """Nobody reads stdout any more, or it is full: what is left must not fail once more at exit."""
+    """The disk may be full: what is left to write must not fail once more at exit."""
     try:
         descriptor = os.open(os.devnull, os.O_WRONLY)
         os.dup2(descriptor, sys.stdout.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -36,11 +35,6 @@ def _sampling(name: str, help: str) -> Any:
     return option(name, help=help, rich_help_panel="Sampling")
 
 
-def text(value: str | None) -> str | None:
-    """Arguments may hold bytes that are not UTF-8, which no tokenizer takes."""
-    return None if value is None else os.fsencode(value).decode("utf-8", "replace")
-
-
 def _unless_chosen_by(other: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
     """What the environment says gives way when the command line says it by the `other` option."""
 
@@ -59,7 +53,7 @@ MaxTokens = Annotated[
     int | None,
     option("--max-tokens", "-n", min=1, help="Length of an answer; default: no limit."),
 ]
-System = Annotated[str | None, typer.Option(metavar="TEXT", callback=text, help="A system prompt.")]
+System = Annotated[str | None, typer.Option(metavar="TEXT", help="A system prompt.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

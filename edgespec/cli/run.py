@@ -26,7 +26,7 @@ _PATIENCE_S = 5.0
 
 Prompt = Annotated[
     str | None,
-    typer.Argument(metavar="PROMPT", callback=opt.text, help="What to ask; may come from stdin."),
+    typer.Argument(metavar="PROMPT", help="What to ask; may come from stdin."),
 ]
 Stop = Annotated[
     list[str] | None,
@@ -60,8 +60,7 @@ def run(
     question = _question(prompt)
     if raw and system:
         raise OptionError("--raw has no place for --system: leave one of them out.")
-    request: dict[str, Any] = {"max_tokens": max_tokens, "params": params}
-    request["stop"] = [opt.text(text) for text in stop or ()]
+    request: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop or (), "params": params}
     if raw:
         request["prompt"] = question
     else:

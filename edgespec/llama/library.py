@@ -15,9 +15,8 @@ import llama_cpp
 from edgespec.errors import BackendError
 
 log = logging.getLogger("edgespec.llama")
-# Without any handler, Python itself would print the warnings on stderr.
-log.addHandler(logging.NullHandler())
-# Whoever uses edgespec as a library decides what is shown; by default nothing is.
+# Whoever uses edgespec as a library decides what is shown. Without any handler, Python itself
+# would print the warnings on stderr.
 logging.getLogger("edgespec").addHandler(logging.NullHandler())
 
 TESTED_BINDINGS = ("0.3.36",)
