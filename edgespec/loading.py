@@ -36,6 +36,8 @@ DEFAULT_DRAFT_TOKENS = 3
 # At a fixed k, shorter matches cost more time than they save on a CPU.
 _NGRAM_MATCH = 6
 _PLAIN_WIDTHS = frozenset({1})
+# llama.cpp takes 32-bit sizes and at most so many sequences, and dies of too many threads.
+_AT_MOST = {"n_ctx": 2**31 - 1, "threads": 512, "max_sequences": 256}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +71,10 @@ class LoadOptions:
             raise OptionError(f"-k {k} needs someone to draft: leave --drafter none out.")
         if self.exact not in ("auto", "on", "off"):
             raise OptionError(f"exact must be auto, on or off, not {self.exact!r}.")
-        for name in ("n_ctx", "threads", "max_sequences"):
+        for name, most in _AT_MOST.items():
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
-                raise OptionError(f"{name} must be a whole number from 1 on, not {value!r}.")
-        if self.max_sequences > 256:
-            raise OptionError(f"max_sequences must be at most 256, not {self.max_sequences}.")
+            if value is not None and not (isinstance(value, int) and 1 <= value <= most):
+                raise OptionError(f"{name} must be between 1 and {most}, not {value!r}.")
 
 
 def load(

@@ -62,8 +62,8 @@ class SamplingParams:
 
 def _require(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:  # also catches NaN
-        bounds = f"at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
-        raise OptionError(f"{name} must be {bounds}, not {value:g}.")
+        bounds = f"at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:,}"
+        raise OptionError(f"{name} must be {bounds}, not {value}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ def test_every_drafter_and_k_gives_the_same_answer(target: Path, draft: Path, lo
         ({"n_ctx": "big"}, "n_ctx must be a whole number from 1 on, not 'big'"),
         ({"threads": -2}, "threads must be"),
         ({"max_sequences": 0}, "max_sequences must be"),
-        ({"max_sequences": 257}, "max_sequences must be at most 256"),
+        ({"max_sequences": 257}, "max_sequences must be between 1 and 256"),
         ({"num_draft_token": 3, "ctx": 4}, "no option num_draft_token, ctx: known are num_draft"),
         ({"pair": "default"}, "either a pair or a target"),
     ],

@@ -14,12 +14,12 @@ Fetch = Callable[[Model], Path]
 
 
 def resolve_pair(name: str, fetch: Fetch | None = None) -> tuple[Path, Path | None]:
-    """Target and draft of a pair; a model's name, or a path, stands for it without a draft.
+    """Target and draft of a pair; a model's name, or a path, stands for one without a draft.
 
     Raises UnknownModelError, or CatalogError when a file is missing and `fetch` is None.
     """
     registry = load_registry()
-    if name not in registry.pairs:
+    if name in registry.models or _looks_like_path(name):
         return resolve_model(name, fetch), None
     pair = registry.pair(name)
     draft = _local(registry.model(pair.draft), fetch) if pair.draft else None
@@ -34,8 +34,6 @@ def resolve_model(name: str | Path, fetch: Fetch | None = None) -> Path:
     if isinstance(name, Path) or _looks_like_path(name):
         return Path(name).expanduser()
     registry = load_registry()
-    if name in registry.pairs and name not in registry.models:
-        name = registry.pair(name).target
     return _local(registry.model(name), fetch)
 
 

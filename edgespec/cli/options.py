@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from edgespec.engine import Engine
 
 _DEFAULTS = SamplingParams()
-# llama.cpp takes 32-bit sizes, and dies of more threads than its own limit.
-_AT_MOST = {"ctx": 2**31 - 1, "threads": 512}
 
 
 def option(name: str, *more: str, **settings: Any) -> Any:
@@ -125,9 +123,6 @@ class Loading:
 
         if self.pair is not None and self.target is not None:
             raise OptionError("Give either --pair or --target, not both.")
-        for name, most in _AT_MOST.items():
-            if (getattr(self, name) or 0) > most:
-                raise OptionError(f"--{name} must be at most {most}, not {getattr(self, name)}.")
         LoadOptions(**self._how())
 
     @contextmanager

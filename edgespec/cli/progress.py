@@ -30,8 +30,9 @@ def loading_bar() -> Iterator[Report]:
         if not tasks:
             bar.start()  # not earlier: downloads come first and have a bar of their own
         if what not in tasks:
-            tasks[what] = bar.add_task(what, total=1.0)
-        bar.update(tasks[what], completed=done, visible=done < 1.0)
+            tasks[what] = bar.add_task(what, total=None)  # pulses until there is progress
+        total = 1.0 if done else None
+        bar.update(tasks[what], total=total, completed=done, visible=done < 1.0)
 
     with ctrl_c_leaves(bar.stop):
         try:
