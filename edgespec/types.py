@@ -40,8 +40,11 @@ class SamplingParams:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.temperature != 0.0:  # smaller ones overflow when logits are divided by them
-            _require("temperature", self.temperature, 1e-6, 100.0)
+        if self.temperature != 0.0 and not 1e-6 <= self.temperature <= 100.0:
+            # Logits divided by smaller ones overflow.
+            raise OptionError(
+                f"temperature must be 0, or between 1e-06 and 100, not {self.temperature:g}."
+            )
         _require("top_k", self.top_k, 0, math.inf)
         _require("top_p", self.top_p, 0.0, 1.0)
         _require("min_p", self.min_p, 0.0, 1.0)
@@ -62,8 +65,12 @@ class SamplingParams:
 
 def _require(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:  # also catches NaN
-        bounds = f"at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:,}"
-        raise OptionError(f"{name} must be {bounds}, not {value}.")
+        bounds = f"at least {low:g}" if math.isinf(high) else f"between {low:g} and {_exact(high)}"
+        raise OptionError(f"{name} must be {bounds}, not {_exact(value)}.")
+
+
+def _exact(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True)

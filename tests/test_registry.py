@@ -207,5 +207,5 @@ def test_an_unknown_model(name: str, words: str) -> None:
 
 
 def test_an_unknown_pair() -> None:
-    with pytest.raises(UnknownModelError, match=r"no pair named 'defualt'. Did you mean 'default'"):
+    with pytest.raises(UnknownModelError, match=r"no pair or model named 'defualt'. Did you mean 'default'"):
         load_registry().pair("defualt")

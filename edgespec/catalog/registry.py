@@ -67,10 +67,15 @@ class Registry:
         return self.models[name]
 
     def pair(self, name: str) -> Pair:
-        """Raises UnknownModelError, suggesting the nearest name."""
-        if name not in self.pairs:
-            raise _unknown("pair", name, self.pairs)
-        return self.pairs[name]
+        """A model's name stands for a pair without a draft model.
+
+        Raises UnknownModelError, suggesting the nearest name.
+        """
+        if name in self.pairs:
+            return self.pairs[name]
+        if name in self.models:
+            return Pair(name, target=name, draft=None)
+        raise _unknown("pair or model", name, {**self.pairs, **self.models})
 
 
 def load_registry() -> Registry:

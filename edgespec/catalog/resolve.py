@@ -18,9 +18,9 @@ def resolve_pair(name: str, fetch: Fetch | None = None) -> tuple[Path, Path | No
 
     Raises UnknownModelError, or CatalogError when a file is missing and `fetch` is None.
     """
-    registry = load_registry()
-    if name in registry.models or _looks_like_path(name):
+    if _looks_like_path(name):
         return resolve_model(name, fetch), None
+    registry = load_registry()
     pair = registry.pair(name)
     draft = _local(registry.model(pair.draft), fetch) if pair.draft else None
     return _local(registry.model(pair.target), fetch), draft
