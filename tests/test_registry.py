@@ -207,5 +207,6 @@ def test_an_unknown_model(name: str, words: str) -> None:
 
 
 def test_an_unknown_pair() -> None:
-    with pytest.raises(UnknownModelError, match=r"no pair or model named 'defualt'. Did you mean 'default'"):
+    wanted = r"no pair or model named 'defualt'. Did you mean 'default'"
+    with pytest.raises(UnknownModelError, match=wanted):
         load_registry().pair("defualt")
