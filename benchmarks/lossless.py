@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.laboratory import Laboratory, tokens_of
-from benchmarks.pairs import FTYPES, make
+from benchmarks.pairs import is_name, make
 from benchmarks.prompts import PROMPTS
 from edgespec.decoding.noise import gumbel
 from edgespec.decoding.sampling import Sampler
@@ -51,7 +51,7 @@ class Result(NamedTuple):
 
 def file_of(name: str) -> Path:
     """A name of benchmarks.pairs, or a path."""
-    return make(name) if name in FTYPES else Path(name)
+    return make(name) if is_name(name) else Path(name)
 
 
 def compare(
@@ -164,7 +164,7 @@ def _show(result: Result) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--target", required=True, help=f"a file, or one of {', '.join(FTYPES)}")
+    parser.add_argument("--target", required=True, help="a file, or a name of benchmarks.pairs")
     parser.add_argument("--draft", help="likewise")
     parser.add_argument("--drafters", nargs="+", default=["model", "n-gram"])
     parser.add_argument("-k", nargs="+", type=int, default=[1, 3, 7])
