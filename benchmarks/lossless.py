@@ -2,11 +2,12 @@
 
     python -m benchmarks.lossless --target Q8_0 --draft Q4_0
 
-Where tokens differ, the plain run's gap between its two best tokens at that point is compared
-with tau, the 99.9th percentile of how much such gaps change when the same text is scored in
-passes as wide as those in use. A gap below tau is a near-tie of the target itself; a larger one
-would be a bug (DESIGN section 6). At a temperature the gap is that of the noisy scores, times
-the temperature, so that it is in units of logits too.
+Where tokens differ, the gap is by how much one logit of the plain run, that of its own token or
+of the other, would have to change for the other token to be chosen: at temperature 0 the
+distance of the two, else that of their noisy scores, or that to the edge of top-p or min-p. It
+is compared with tau, the 99.9th percentile of how much the distance of the two best logits
+changes when the same text is scored in passes as wide as those in use. A gap below tau is a
+near-tie of the target itself; a larger one would be a bug.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +26,9 @@ import numpy as np
 from benchmarks.laboratory import Laboratory, tokens_of
 from benchmarks.pairs import is_name, make
 from benchmarks.prompts import PROMPTS
-from edgespec.decoding.noise import gumbel
 from edgespec.decoding.sampling import Sampler
 from edgespec.llama.widths import probe_widths
-from edgespec.protocols import Row
+from edgespec.protocols import Logits, Row
 from edgespec.types import SamplingParams
 
 
@@ -35,7 +36,6 @@ class Divergence(NamedTuple):
     prompt: int
     at: int
     gap: float
-    runner_up: bool  # the other token was the plain run's second
 
 
 class Result(NamedTuple):
@@ -108,28 +108,30 @@ def _classify(
         min(len(plain), len(found)),
     )
     lab.generate(prompt, params, k=0, max_tokens=at + 1)
+    history = [*prompt, *plain[:at]]
+    sampler = Sampler(params)
     row = lab.recorder.last[-1]
-    order, scores = _ranking(row, params, [*prompt, *plain[:at]])
-    gap = float(scores[0] - scores[1]) if len(scores) > 1 else float("inf")
-    other = found[at] if at < len(found) else -1
-    return Divergence(index, at, gap, len(order) > 1 and int(order[1]) == other)
+    assert sampler.sample(row, history) == plain[at], "plain decoding does not repeat itself"
+    rise = _least(lambda d: sampler.sample(_moved(row, found[at], d), history) == found[at])
+    fall = _least(lambda d: sampler.sample(_moved(row, plain[at], -d), history) == found[at])
+    return Divergence(index, at, min(rise, fall))
 
 
-def _ranking(
-    row: np.ndarray, params: SamplingParams, history: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens from best to worst and their scores, in units of logits."""
-    if params.temperature == 0.0:
-        tokens, scores = np.arange(len(row)), row.astype(np.float64)
-    else:
-        # Before truncation: a token may also have fallen in or out at the edge of top-p.
-        tokens = np.flatnonzero(row >= row.max() - 12.0)
-        noise = gumbel(params.seed or 0, len(history), tokens)
-        scores = row[tokens] + noise * params.temperature
-        kept = Sampler(params).candidates(row, history).tokens
-        scores[~np.isin(tokens, kept)] = -np.inf
-    order = np.argsort(-scores, kind="stable")[:2]
-    return tokens[order], scores[order]
+def _moved(row: Logits, token: int, change: float) -> Logits:
+    row = row.copy()
+    row[token] += change
+    return row
+
+
+def _least(enough: Callable[[float], bool], most: float = 16.0) -> float:
+    """The smallest change that is enough, to 1e-4; inf when even `most` is not."""
+    if not enough(most):
+        return math.inf
+    low, high = 0.0, most
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def gap_change(lab: Laboratory, texts: Sequence[Sequence[int]], widths: Sequence[int]) -> float:
@@ -202,8 +204,7 @@ def main() -> None:
         summary |= {"tau": tau, "near_ties": len(explained)}
         print(
             f"tau {tau:.4f}; {len(explained)} near-ties (gap <= tau), largest gap "
-            f"{max(divergence.gap for divergence in found):.4f}, "
-            f"{sum(d.runner_up for d in found)} took the plain run's second token"
+            f"{max(divergence.gap for divergence in found):.4f}"
         )
     lab.close()
     if chosen.json:

@@ -92,7 +92,7 @@ class Engine:
         *,
         messages: Messages | None = None,
         max_tokens: int | None = None,
-        stop: Sequence[str] = (),
+        stop: Sequence[str] | None = None,
         params: SamplingParams | None = None,
         **sampling: Any,
     ) -> Completion:
@@ -112,7 +112,7 @@ class Engine:
         *,
         messages: Messages | None = None,
         max_tokens: int | None = None,
-        stop: Sequence[str] = (),
+        stop: Sequence[str] | None = None,
         params: SamplingParams | None = None,
         **sampling: Any,
     ) -> Iterator[Chunk]:
@@ -136,7 +136,7 @@ class Engine:
         *,
         messages: Messages | None = None,
         max_tokens: int | None = None,
-        stop: Sequence[str] = (),
+        stop: Sequence[str] | None = None,
         params: SamplingParams | None = None,
         **sampling: Any,
     ) -> Generation:
@@ -147,8 +147,13 @@ class Engine:
         that end the answer. Sampling: `params`, or the fields of SamplingParams as keywords.
         Raises OptionError, TemplateError, ContextFullError, EngineClosedError.
         """
-        if max_tokens is not None and max_tokens < 1:
-            raise OptionError(f"max_tokens must be at least 1, not {max_tokens}.")
+        if max_tokens is not None and not (isinstance(max_tokens, int) and max_tokens >= 1):
+            raise OptionError(f"max_tokens must be a whole number from 1 on, not {max_tokens!r}.")
+        chosen = _seeded(_sampling(params, sampling))
+        unknown = [token for token in chosen.logit_bias if token >= self._model.n_vocab]
+        if unknown:
+            last = self._model.n_vocab - 1
+            raise OptionError(f"logit_bias names token {unknown[0]}, but the last one is {last}.")
         tokens = self.tokenize(prompt, messages)
         if len(tokens) >= self._model.n_ctx:
             raise ContextFullError(
@@ -158,9 +163,9 @@ class Engine:
         generation = Generation(
             id=next(self._ids),
             prompt=tokens,
-            params=_seeded(_sampling(params, sampling)),
+            params=chosen,
             max_tokens=max_tokens or self._model.n_ctx,
-            stop=stop,
+            stop=stop or (),
             tokenizer=self._tokenizer,
             # With several sequences the cells of memory lie in an order that others have a part in.
             exact=self.info.exact_widths is not None and self._model.max_sequences == 1,
@@ -181,6 +186,8 @@ class Engine:
     def _tokenize(self, prompt: str | None, messages: Messages | None) -> list[int]:
         if (prompt is None) == (messages is None):
             raise OptionError("Give either a prompt or messages.")
+        if not isinstance(prompt, str | None):
+            raise OptionError(f"A prompt is text, not {type(prompt).__name__}.")
         if prompt is not None:
             tokens = self._tokenizer.tokenize(prompt, add_special=True, parse_special=False)
         else:

@@ -260,8 +260,7 @@ class _Loader:
     ) -> EngineInfo:
         if not library.repacking_is_safe():
             self.notes.append(
-                "This llama.cpp was built with AMX kernels, which some compilers break: they are "
-                "not used (see docs/architecture.md)."
+                "The AMX kernels of this llama.cpp are not used: some compilers break them."
             )
         if numerics.widths == _PLAIN_WIDTHS and k:
             self.notes.append(

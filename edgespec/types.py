@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Literal
 
@@ -13,6 +14,15 @@ from edgespec.errors import OptionError
 FinishReason = Literal["stop", "length", "context", "cancelled"]
 """stop: end of generation or a stop string; length: max_tokens; context: no room left."""
 
+_REALS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
 _LARGEST_BIAS = 1e6  # -inf bans a token; +inf would leave nothing to compare
 
 TARGET = "target"
@@ -40,6 +50,10 @@ class SamplingParams:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("top_k", "penalty_last_n", *(("seed",) if self.seed is not None else ())):
+            _check_kind(name, getattr(self, name), Integral)
+        for name in _REALS:
+            _check_kind(name, getattr(self, name), Real)
         if self.temperature != 0.0 and not 1e-6 <= self.temperature <= 100.0:
             # Logits divided by smaller ones overflow.
             raise OptionError(
@@ -61,6 +75,12 @@ class SamplingParams:
                     f"logit_bias {bias} for token {token} makes no sense: token ids start at 0, "
                     f"and a bias is at most {_LARGEST_BIAS:g}."
                 )
+
+
+def _check_kind(name: str, value: object, kind: type) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind):
+        what = "a whole number" if kind is Integral else "a number"
+        raise OptionError(f"{name} must be {what}, not {value!r}.")
 
 
 def _require(name: str, value: float, low: float, high: float) -> None:

@@ -23,14 +23,20 @@ Progress = Callable[[int, int | None, Phase], None]
 
 
 def installed(model: Model, directory: Path | None = None) -> Path | None:
-    """The file of a model that is on this machine, in the version models.toml names, else None."""
+    """The file of a model that is on this machine, in the version models.toml names, else None.
+
+    A file of the wrong size counts as not there; its content is only checked by `pull`.
+    """
     if model.kind == "path":
         path = local_path(model.location)
         return path if path.is_file() else None
     file = ModelFile(directory or models_dir(), model.name)
     if model.sha256 not in (None, file.recorded_sha256):
         return None
-    return pulled_file(model.name, file.directory)
+    found = pulled_file(model.name, file.directory)
+    if found is None or model.size not in (None, found.stat().st_size):
+        return None
+    return found
 
 
 def pull(

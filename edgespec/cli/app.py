@@ -121,7 +121,9 @@ def _discard_output() -> None:
 
 
 def _log_to_file(debug: bool) -> None:
-    """llama.cpp's messages go there too; a log that cannot be written is done without."""
+    """llama.cpp's messages go there too; a log that cannot be written is done without, also
+    when the disk fills up later."""
+    logging.raiseExceptions = False
     logger = logging.getLogger("edgespec")
     logger.setLevel(logging.DEBUG if debug else logging.INFO)
     logger.propagate = False

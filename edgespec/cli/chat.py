@@ -15,7 +15,7 @@ from edgespec.cli.answer import follow, report
 from edgespec.cli.groups import grouped
 from edgespec.cli.interrupts import ctrl_c_cancels
 from edgespec.decoding import stats
-from edgespec.errors import ContextFullError, EdgespecError, OptionError
+from edgespec.errors import ContextFullError, EdgespecError
 from edgespec.types import Completion, Stats
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ HELP = """\
 /quit           leave (also Ctrl-D, or Ctrl-C twice)
 Ctrl-C stops an answer and keeps what there is of it."""
 
-Plain = Annotated[bool, typer.Option("--plain", help="Line by line instead of full screen.")]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Line by line; for now the only way, with or without.")
+]
 
 
 @grouped
@@ -37,13 +39,11 @@ def chat(
     loading: opt.Loading,
     sampling: opt.Sampling,
     plain: Plain = False,
-    max_tokens: opt.MaxTokens = None,
+    max_tokens: opt.MaxTokens = opt.DEFAULT_MAX_TOKENS,
     system: opt.System = None,
 ) -> None:
     """Talk with a model: answers go to stdout, all else to stderr. Lines may come from a pipe."""
-    if not plain:
-        raise OptionError("The full-screen chat is not there yet: edgespec chat --plain")
-    request = {"params": sampling.params(), "max_tokens": max_tokens}
+    request = {"params": sampling.params(), "max_tokens": max_tokens or None}
     with loading.engine() as engine:
         Conversation(engine, request, system or "").run()
 
@@ -98,7 +98,7 @@ class Conversation:
     def _handle(self, line: str) -> bool:
         """False to leave."""
         name, _, rest = line.partition(" ")
-        if name in ("/quit", "/exit"):
+        if name in ("/quit", "/exit", "/bye"):
             return False
         if name in self._commands:
             self._commands[name](rest.strip())
@@ -128,7 +128,7 @@ class Conversation:
         if completion.text:  # nothing when it was stopped while the model was still reading
             self._messages += [question, {"role": "assistant", "content": completion.text}]
         self._total = stats.merge(self._total, completion.stats)
-        report(completion)
+        report(completion, self._engine.info.drafter)
 
     def _reset(self, _: str) -> None:
         self._messages = []

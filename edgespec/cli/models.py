@@ -18,7 +18,7 @@ from rich.text import Text
 
 from edgespec.catalog import download
 from edgespec.catalog.paths import models_dir
-from edgespec.catalog.registry import Model, Pair, load_registry, user_file
+from edgespec.catalog.registry import Model, Pair, Registry, load_registry, user_file
 from edgespec.errors import CatalogError
 
 app = typer.Typer(help="List, show, pull and remove models.")
@@ -88,7 +88,7 @@ def pull(
 ) -> None:
     """Fetch models onto this machine, verified by their sha256."""
     registry = load_registry()
-    models = [registry.model(name) for name in names]  # a misspelt name fails before any download
+    models = _models_of(registry, names)  # a misspelt name fails before any download
     paths = []
     for model in models:
         with download_bar(model.name) as progress:
@@ -114,6 +114,17 @@ def remove(
         _print_json({"name": name, "path": str(file)})
     else:
         typer.echo(f"Deleted {file}")
+
+
+def _models_of(registry: Registry, names: Iterable[str]) -> list[Model]:
+    """The models called so, and those of the pairs called so, each once."""
+    found: dict[str, Model] = {}
+    for name in names:
+        pair = registry.pair(name)
+        for model in (pair.target, pair.draft):
+            if model:
+                found[model] = registry.model(model)
+    return list(found.values())
 
 
 def _removable(name: str) -> Path:

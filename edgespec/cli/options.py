@@ -48,9 +48,11 @@ def _typed(context: typer.Context, name: str) -> bool:
 
 
 MaxTokens = Annotated[
-    int | None,
-    option("--max-tokens", "-n", min=1, help="Length of an answer; default: no limit."),
+    int,
+    option("--max-tokens", "-n", min=0, help="Tokens of an answer at most; 0: no limit."),
 ]
+# Small models may repeat themselves until the context is full.
+DEFAULT_MAX_TOKENS = 1024
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="A system prompt.")]
 
 

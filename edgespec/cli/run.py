@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from edgespec.engine import Engine
 
 _PATIENCE_S = 5.0
+_LARGEST_STDIN = 64 * 2**20
 
 Prompt = Annotated[
     str | None,
@@ -45,7 +46,7 @@ def run(
     loading: opt.Loading,
     sampling: opt.Sampling,
     prompt: Prompt = None,
-    max_tokens: opt.MaxTokens = None,
+    max_tokens: opt.MaxTokens = opt.DEFAULT_MAX_TOKENS,
     system: opt.System = None,
     stop: Stop = None,
     raw: Raw = False,
@@ -60,7 +61,11 @@ def run(
     question = _question(prompt)
     if raw and system:
         raise OptionError("--raw has no place for --system: leave one of them out.")
-    request: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop or (), "params": params}
+    request: dict[str, Any] = {
+        "max_tokens": max_tokens or None,
+        "stop": stop or (),
+        "params": params,
+    }
     if raw:
         request["prompt"] = question
     else:
@@ -70,7 +75,7 @@ def run(
         if as_json:
             typer.echo(json.dumps(_record(engine, completion)))
         else:
-            report(completion)
+            report(completion, engine.info.drafter)
         if ctrl_c.pressed:
             raise typer.Exit(INTERRUPTED)
 
@@ -86,9 +91,15 @@ def _question(prompt: str | None) -> str:
 def _read_stdin() -> str:
     try:
         with _word_after(_PATIENCE_S):
-            return sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
+            data = sys.stdin.buffer.read(_LARGEST_STDIN + 1)
     except OSError:
         return ""
+    if len(data) > _LARGEST_STDIN:
+        raise OptionError(
+            f"stdin holds more than {_LARGEST_STDIN // 2**20} MiB, which no context does: "
+            "pipe less into edgespec run."
+        )
+    return data.decode("utf-8-sig", errors="replace")
 
 
 @contextmanager

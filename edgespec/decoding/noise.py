@@ -36,7 +36,7 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.int64]) -> NDArray[np.fl
 
     Pure function of its arguments: 52 bits of a 64-bit hash become a uniform in (0, 1).
     """
-    key = np.uint64(_mix(_mix(seed & _MASK) ^ (position & _MASK)))
+    key = np.uint64(_mix(_mix(int(seed) & _MASK) ^ (position & _MASK)))
     bits = _mix_array(key + tokens.astype(np.uint64) * np.uint64(_STEP)) >> np.uint64(12)
     uniform = (bits.astype(np.float64) + 0.5) * 2.0**-52
     noise: NDArray[np.float64] = -np.log(-np.log(uniform))

@@ -10,6 +10,9 @@ import numpy as np
 
 from edgespec.errors import BackendError, IncompatibleDraftError
 
+# llama.h: enum llama_vocab_type
+_TYPES = {0: "none", 1: "SPM", 2: "BPE", 3: "WPM", 4: "UGM", 5: "RWKV", 6: "PLaMo-2"}
+
 # common/speculative.cpp: special tokens below this id may differ, sizes by this much.
 _FIRST_COMPARED = 5
 _LARGEST_SIZE_DIFFERENCE = 128
@@ -116,7 +119,8 @@ def check_compatible(target: Vocabulary, draft: Vocabulary) -> None:
 
 def _mismatch(target: Vocabulary, draft: Vocabulary) -> str:
     if target.type != draft.type:
-        return f"their tokenizers are of different types ({target.type} and {draft.type})"
+        one, other = (_TYPES.get(v.type, str(v.type)) for v in (target, draft))
+        return f"their tokenizers are of different types ({one} and {other})"
     if target.adds_bos != draft.adds_bos or (target.adds_bos and target.bos != draft.bos):
         return f"they begin texts differently ({_special(target, True)}, {_special(draft, True)})"
     if target.adds_eos != draft.adds_eos or (target.adds_eos and target.eos != draft.eos):
