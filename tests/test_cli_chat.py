@@ -48,7 +48,7 @@ def conversation(engine: Engine, **request: Any) -> Conversation:
 def completions(monkeypatch: pytest.MonkeyPatch) -> list[Completion]:
     """Every answer that was given."""
     given: list[Completion] = []
-    monkeypatch.setattr(chat, "report", given.append)
+    monkeypatch.setattr(chat, "report", lambda completion, drafter: given.append(completion))
     return given
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from edgespec.catalog import download
 from edgespec.catalog.model_file import ModelFile
 from edgespec.catalog.paths import models_dir
-from edgespec.catalog.registry import Model, user_file
+from edgespec.catalog.registry import Model, load_registry, user_file
 from edgespec.cli.models import app
 from edgespec.errors import CatalogError, UnknownModelError
 
@@ -33,7 +33,8 @@ def install(name: str) -> Path:
     """A file as a pull leaves it, without a download."""
     file = ModelFile(models_dir(), name)
     file.directory.mkdir(parents=True, exist_ok=True)
-    file.path.write_bytes(b"GGUF")
+    with file.path.open("wb") as made:
+        made.truncate(98_362_432)  # of the right size, without taking up disk space
     file.record("b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53")
     return file.path
 
@@ -187,3 +188,11 @@ def test_remove_never_touches_files_of_the_user(tmp_path: Path) -> None:
     result = run("remove", "--yes", "smollm2-135m")
     assert "nothing to remove" in str(result.exception)
     assert by_hand.exists()
+
+
+def test_a_file_of_the_wrong_size_is_not_installed() -> None:
+    path = install("smollm2-135m")
+    model = load_registry().model("smollm2-135m")
+    assert download.installed(model) == path
+    path.write_bytes(b"GGUF")
+    assert download.installed(model) is None

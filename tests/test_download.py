@@ -263,7 +263,7 @@ UV_NO_NETWORK = (
     [
         (PIP_NOT_FOUND, "tiny==1.0: No matching distribution found for tiny==1.0.", "version in"),
         (PIP_NO_NETWORK, "No matching distribution found", "connect to the network"),
-        (PIP_DISK_FULL, "No space left on device", "Free some disk space"),
+        (PIP_DISK_FULL, "no space left on the disk", "Free some disk space"),
         (PIP_CRASH, ": ValueError: odd.", "pull again"),
         (UV_NO_NETWORK, "(cause: Connection refused (os error 111))", "connect to the network"),
         ("", "it ended with code 3 and no message", "pull again"),

@@ -59,6 +59,7 @@ PURE_IMPORTS = {
     "heapq",
     "itertools",
     "math",
+    "numbers",
     "numpy",
     "operator",
     "statistics",

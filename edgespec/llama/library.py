@@ -17,9 +17,9 @@ from typing import Any, Literal
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-import llama_cpp  # noqa: E402
+import llama_cpp
 
-from edgespec.errors import BackendError  # noqa: E402
+from edgespec.errors import BackendError
 
 log = logging.getLogger("edgespec.llama")
 # Whoever uses edgespec as a library decides what is shown. Without any handler, Python itself
