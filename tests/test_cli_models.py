@@ -129,6 +129,11 @@ def test_pull_prints_only_the_paths(pulls: list[tuple[str, bool]]) -> None:
     assert pulls == [("gemma3-270m", False), ("smollm2-135m", False)]
 
 
+def test_a_pairs_name_pulls_its_models_once(pulls: list[tuple[str, bool]]) -> None:
+    output("pull", "default", "smollm2-135m")
+    assert pulls == [("smollm2-135m", False)]
+
+
 def test_pull_by_force_as_json(pulls: list[tuple[str, bool]]) -> None:
     [record] = json.loads(output("pull", "--force", "--json", "gemma3-270m"))
     assert record == {"name": "gemma3-270m", "path": str(models_dir() / "gemma3-270m.gguf")}

@@ -18,7 +18,7 @@ from edgespec.catalog import packages
 from edgespec.catalog.paths import models_dir
 from edgespec.catalog.registry import user_file
 from edgespec.cli import run
-from edgespec.errors import DownloadError
+from edgespec.errors import DownloadError, OptionError
 from tests.command import PATIENCE_S, QUICK, on, outcome, run_here, start
 from tests.tiny_gguf import write_tiny_gguf
 
@@ -160,6 +160,15 @@ def test_stdin_that_stays_open_is_read_to_its_end_but_explained(
 
         monkeypatch.setattr("typer.echo", notice)
         assert run._question("asked") == "asked\n\nlate"
+
+
+def test_stdin_without_end_is_refused_before_it_fills_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "_LARGEST_STDIN", 2**20)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y\n" * 2**20)))
+    with pytest.raises(OptionError, match="stdin holds more than 1 MiB"):
+        run._question("inf")
 
 
 def test_pipes_and_bytes_that_are_not_utf8(tiny: Path) -> None:
