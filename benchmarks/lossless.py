@@ -15,9 +15,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +25,9 @@ import numpy as np
 from benchmarks.laboratory import Laboratory, tokens_of
 from benchmarks.pairs import is_name, make
 from benchmarks.prompts import PROMPTS
+from edgespec.decoding.divergence import first_difference, gap_changes, least_change
 from edgespec.decoding.sampling import Sampler
 from edgespec.llama.widths import probe_widths
-from edgespec.protocols import Logits, Row
 from edgespec.types import SamplingParams
 
 
@@ -103,56 +102,20 @@ def _classify(
     plain: list[int],
     found: list[int],
 ) -> Divergence:
-    at = next(
-        (i for i, pair in enumerate(zip(plain, found, strict=False)) if pair[0] != pair[1]),
-        min(len(plain), len(found)),
-    )
+    at = first_difference(plain, found)
+    assert at is not None
     lab.generate(prompt, params, k=0, max_tokens=at + 1)
     history = [*prompt, *plain[:at]]
     sampler = Sampler(params)
     row = lab.recorder.last[-1]
     assert sampler.sample(row, history) == plain[at], "plain decoding does not repeat itself"
-    rise = _least(lambda d: sampler.sample(_moved(row, found[at], d), history) == found[at])
-    fall = _least(lambda d: sampler.sample(_moved(row, plain[at], -d), history) == found[at])
-    return Divergence(index, at, min(rise, fall))
+    return Divergence(index, at, least_change(row, sampler, history, plain[at], found[at]))
 
 
-def _moved(row: Logits, token: int, change: float) -> Logits:
-    row = row.copy()
-    row[token] += change
-    return row
-
-
-def _least(enough: Callable[[float], bool], most: float = 16.0) -> float:
-    """The smallest change that is enough, to 1e-4; inf when even `most` is not."""
-    if not enough(most):
-        return math.inf
-    low, high = 0.0, most
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-def gap_change(lab: Laboratory, texts: Sequence[Sequence[int]], widths: Sequence[int]) -> float:
-    """tau: the 99.9th percentile of the change of the top-2 gap from width 1 to wider passes."""
-    changes: list[float] = []
-    for text in texts:
-        reference = _gaps(lab, text, 1)
-        for width in widths:
-            changes += list(np.abs(_gaps(lab, text, width) - reference))
+def tau_of(lab: Laboratory, texts: Sequence[Sequence[int]], widths: Sequence[int]) -> float:
+    """The 99.9th percentile of the change of the top-2 gap from width 1 to wider passes."""
+    changes = [change for text in texts for change in gap_changes(lab.context, text, widths)]
     return float(np.quantile(changes, 0.999))
-
-
-def _gaps(lab: Laboratory, text: Sequence[int], width: int) -> np.ndarray:
-    lab.context.drop(0)
-    gaps: list[np.ndarray] = []
-    for start in range(0, len(text), width):
-        piece = text[start : start + width]
-        rows = [Row(0, start + i, token, True) for i, token in enumerate(piece)]
-        best = np.sort(np.partition(lab.context.decode(rows), -2, axis=1)[:, -2:], axis=1)
-        gaps.append(best[:, 1] - best[:, 0])
-    return np.concatenate(gaps)
 
 
 def _show(result: Result) -> None:
@@ -199,7 +162,7 @@ def main() -> None:
     print(f"{answers} answers compared, {len(found)} differ, {time.time() - started:.0f} s")
     summary: dict[str, Any] = {"answers": answers, "divergences": len(found)}
     if found:
-        tau = gap_change(lab, texts[:20], [k + 1 for k in chosen.k])
+        tau = tau_of(lab, texts[:20], [k + 1 for k in chosen.k])
         explained = [divergence for divergence in found if divergence.gap <= tau]
         summary |= {"tau": tau, "near_ties": len(explained)}
         print(

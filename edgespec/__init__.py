@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgespec.errors import (
     BackendError,
+    BenchError,
     CannotRewindError,
     CatalogError,
     ContextFullError,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BackendError",
+    "BenchError",
     "CannotRewindError",
     "CatalogError",
     "Chunk",

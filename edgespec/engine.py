@@ -11,12 +11,15 @@ import itertools
 import queue
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
+from edgespec.decoding.policy import Fixed
 from edgespec.decoding.scheduler import Scheduler
 from edgespec.errors import (
     ContextFullError,
@@ -27,18 +30,51 @@ from edgespec.errors import (
     TemplateError,
 )
 from edgespec.generation import Generation
-from edgespec.protocols import Tokenizer, TokenModel
+from edgespec.protocols import DraftPolicy, Tokenizer, TokenModel
 from edgespec.text.template import ChatTemplate
-from edgespec.types import Chunk, Completion, SamplingParams, Step
+from edgespec.types import MAX_DRAFT_TOKENS, Chunk, Completion, SamplingParams, Step
 
+T = TypeVar("T")
 Messages = Sequence[Mapping[str, Any]]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What can be asked of one request; all of it is optional.
+
+    messages: a chat, put into the model's own template, instead of a prompt. max_tokens: None
+    for as many as the context holds. stop: strings that end the answer. num_draft_tokens,
+    drafter: k and one of the loaded drafters for this request alone; 0 is plain decoding.
+    Sampling: `params`, or the fields of SamplingParams as keywords.
+    """
+
+    messages: Messages | None
+    max_tokens: int | None
+    stop: Sequence[str] | None
+    num_draft_tokens: int | Literal["auto"]
+    drafter: str
+    params: SamplingParams | None
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    typical_p: float
+    repeat_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    penalty_last_n: int
+    logit_bias: Mapping[int, float]
+    seed: int | None
+
+
+_NOT_SAMPLING = ("messages", "max_tokens", "stop", "num_draft_tokens", "drafter", "params")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
     """What is loaded, for people to read.
 
-    drafter: who drafts, "" for plain decoding. exact_widths: the pass widths measured to be
+    drafter: who drafts unless a request wishes otherwise, "" for plain decoding. drafters: all
+    that are loaded. exact_widths: the pass widths measured to be
     bit-identical to plain decoding, None when that was not measured or does not hold.
     notes: things the user should know, one line each.
     """
@@ -46,6 +82,7 @@ class EngineInfo:
     target: str
     draft: str
     drafter: str
+    drafters: tuple[str, ...]
     num_draft_tokens: int
     n_ctx: int
     threads: int
@@ -69,8 +106,10 @@ class Engine:
         template: ChatTemplate | TemplateError,
         info: EngineInfo,
         close: Callable[[], None],
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.info = info
+        self._clock = clock
         self._model = model
         self._tokenizer = tokenizer
         self._scheduler = scheduler
@@ -86,71 +125,39 @@ class Engine:
 
     # What callers use, from any thread.
 
-    def generate(
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Messages | None = None,
-        max_tokens: int | None = None,
-        stop: Sequence[str] | None = None,
-        params: SamplingParams | None = None,
-        **sampling: Any,
-    ) -> Completion:
+    def generate(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Completion:
         """The whole answer at once; arguments as for `submit`."""
-        return self.submit(
-            prompt,
-            messages=messages,
-            max_tokens=max_tokens,
-            stop=stop,
-            params=params,
-            **sampling,
-        ).result()
+        return self.submit(prompt, **options).result()
 
     def stream(
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Messages | None = None,
-        max_tokens: int | None = None,
-        stop: Sequence[str] | None = None,
-        params: SamplingParams | None = None,
-        **sampling: Any,
+        self, prompt: str | None = None, **options: Unpack[RequestOptions]
     ) -> Iterator[Chunk]:
         """The answer as it comes; the last chunk carries the Completion.
 
         Generation starts at once. Leaving the iterator early cancels it.
         Arguments as for `submit`.
         """
-        return self.submit(
-            prompt,
-            messages=messages,
-            max_tokens=max_tokens,
-            stop=stop,
-            params=params,
-            **sampling,
-        ).chunks()
+        return self.submit(prompt, **options).chunks()
 
-    def submit(
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Messages | None = None,
-        max_tokens: int | None = None,
-        stop: Sequence[str] | None = None,
-        params: SamplingParams | None = None,
-        **sampling: Any,
-    ) -> Generation:
+    def submit(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Generation:
         """Start generating; returns at once.
 
-        prompt: text to continue as it is. messages: a chat, put into the model's own template.
-        Exactly one of them. max_tokens: None for as many as the context holds. stop: strings
-        that end the answer. Sampling: `params`, or the fields of SamplingParams as keywords.
+        prompt: text to continue as it is. Instead of it: options["messages"], a chat.
+        options: see RequestOptions.
         Raises OptionError, TemplateError, ContextFullError, EngineClosedError.
         """
+        submitted = self._clock()
+        asked = dict(options)
+        messages = options.get("messages")
+        max_tokens = options.get("max_tokens")
         if max_tokens is not None and not (isinstance(max_tokens, int) and max_tokens >= 1):
             raise OptionError(f"max_tokens must be a whole number from 1 on, not {max_tokens!r}.")
-        chosen = _seeded(_sampling(params, sampling))
-        unknown = [token for token in chosen.logit_bias if token >= self._model.n_vocab]
+        policy = self._policy(
+            options.get("drafter", "auto"), options.get("num_draft_tokens", "auto")
+        )
+        sampling = {name: value for name, value in asked.items() if name not in _NOT_SAMPLING}
+        params = _seeded(_sampling(options.get("params"), sampling))
+        unknown = [token for token in params.logit_bias if token >= self._model.n_vocab]
         if unknown:
             last = self._model.n_vocab - 1
             raise OptionError(f"logit_bias names token {unknown[0]}, but the last one is {last}.")
@@ -163,17 +170,59 @@ class Engine:
         generation = Generation(
             id=next(self._ids),
             prompt=tokens,
-            params=chosen,
+            params=params,
             max_tokens=max_tokens or self._model.n_ctx,
-            stop=stop or (),
+            stop=options.get("stop") or (),
             tokenizer=self._tokenizer,
             # With several sequences the cells of memory lie in an order that others have a part in.
             exact=self.info.exact_widths is not None and self._model.max_sequences == 1,
             cancel=self._cancel,
+            policy=policy,
+            clock=self._clock,
+            submitted=submitted,
         )
         with self._open():
             self._inbox.put(lambda: self._start(generation))
         return generation
+
+    def _policy(self, drafter: str, k: int | Literal["auto"]) -> DraftPolicy | None:
+        """What a request's own wishes amount to; None when it has none."""
+        if drafter == "auto" and k == "auto":
+            return None
+        if k == "auto":
+            k = self.info.num_draft_tokens
+        if not (isinstance(k, int) and 0 <= k <= MAX_DRAFT_TOKENS):
+            raise OptionError(
+                f"num_draft_tokens must be auto or between 0 and {MAX_DRAFT_TOKENS}, not {k!r}."
+            )
+        if drafter == "auto":
+            drafter = self.info.drafter
+        if k and drafter not in self.info.drafters:
+            here = ", ".join(self.info.drafters) or "none"
+            raise OptionError(f"There is no drafter {drafter!r} here; loaded: {here}.")
+        return Fixed(k, drafter, self.info.exact_widths)
+
+    def forget(self) -> None:
+        """Empty the memory: the next prompt finds no prefix. Raises as `exclusively` does."""
+        self.exclusively(lambda: None)
+
+    def exclusively(self, work: Callable[[], T]) -> T:
+        """Run `work` on the thread that owns the models, while nothing is generated.
+
+        For measurements on the models themselves. Their memory is empty before and after.
+        Raises OptionError while a request runs, EngineClosedError, and what `work` raises.
+        """
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(self._alone(work))
+            except BaseException as error:  # noqa: BLE001  raised where the result is awaited
+                done.set_exception(error)
+
+        with self._open():
+            self._inbox.put(run)
+        return done.result()
 
     def tokenize(self, prompt: str | None, messages: Messages | None = None) -> list[int]:
         """The tokens a request would be given.
@@ -269,6 +318,17 @@ class Engine:
                 self._inbox.get()()
             while True:
                 self._inbox.get_nowait()()
+
+    def _alone(self, work: Callable[[], T]) -> T:
+        if self._closing:
+            raise EngineClosedError("The engine was closed before the work began.")
+        if self._scheduler.busy:
+            raise OptionError("The engine is generating: wait for the end of the answer.")
+        self._scheduler.forget()
+        try:
+            return work()
+        finally:
+            self._scheduler.forget()
 
     def _start(self, generation: Generation) -> None:
         if generation.cancelled:

@@ -12,7 +12,8 @@
     ├── BackendError                llama.cpp failed while running
     │   ├── CannotRewindError       the model's memory cannot drop the tokens asked for
     │   └── DecodeAbortedError      a pass was interrupted on purpose
-    └── EngineClosedError           the engine was closed
+    ├── EngineClosedError           the engine was closed
+    └── BenchError                  a suite or a result file that cannot be used
 
 A message is one line: what happened, why, and what to do next.
 """
@@ -76,3 +77,7 @@ class DecodeAbortedError(BackendError):
 
 class EngineClosedError(EdgespecError):
     """The engine was closed while, or before, it was used."""
+
+
+class BenchError(EdgespecError):
+    """A suite or a result file of the benchmark that cannot be used."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import queue
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from edgespec.decoding import stats
 from edgespec.decoding.sequence import Request
 from edgespec.errors import EdgespecError
-from edgespec.protocols import Tokenizer
+from edgespec.protocols import DraftPolicy, Tokenizer
 from edgespec.text.stream import TextStream
 from edgespec.types import Chunk, Completion, FinishReason, SamplingParams, Step, Usage
 
@@ -29,11 +28,19 @@ class Generation:
         tokenizer: Tokenizer,
         exact: bool,
         cancel: Callable[[Generation], None],
+        policy: DraftPolicy | None,
+        clock: Callable[[], float],
+        submitted: float,
     ) -> None:
         self.id = id
         self.cancelled = False
         self.request = Request(
-            id=id, prompt=tuple(prompt), params=params, max_tokens=max_tokens, ends=self._ends
+            id=id,
+            prompt=tuple(prompt),
+            params=params,
+            max_tokens=max_tokens,
+            ends=self._ends,
+            policy=policy,
         )
         self._text = TextStream(tokenizer.piece, stop)
         self._tokenizer = tokenizer
@@ -42,7 +49,8 @@ class Generation:
         self._chunks: queue.SimpleQueue[Chunk | Exception] = queue.SimpleQueue()
         self._steps: list[Step] = []
         self._pieces: list[str] = []
-        self._submitted = time.perf_counter()
+        self._clock = clock
+        self._submitted = submitted
         self._first_token: float | None = None
 
     # The caller's side.
@@ -75,7 +83,7 @@ class Generation:
     def take(self, step: Step) -> None:
         """One more Step of this generation, in order."""
         if step.tokens and self._first_token is None:
-            self._first_token = time.perf_counter()
+            self._first_token = self._clock()
         self._steps.append(step)
         text = self._text.finish() if step.finish_reason else self._text.take()
         self._put(text, (step,), step.finish_reason)
@@ -97,7 +105,7 @@ class Generation:
         self._chunks.put(Chunk(text=text, steps=steps, finish_reason=reason, completion=completion))
 
     def _completion(self, reason: FinishReason) -> Completion:
-        now = time.perf_counter()
+        now = self._clock()
         tokens = tuple(token for step in self._steps for token in step.tokens)
         return Completion(
             text="".join(self._pieces),

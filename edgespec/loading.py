@@ -22,6 +22,7 @@ from edgespec.llama import library
 from edgespec.llama.context import MAX_WIDTH, Context
 from edgespec.llama.exact import Exact, Numerics, choose_numerics
 from edgespec.llama.model import Model
+from edgespec.llama.native import NativeLoop
 from edgespec.llama.vocabulary import check_compatible
 from edgespec.llama.widths import WidthProbe, probe_widths
 from edgespec.protocols import Drafter
@@ -88,6 +89,38 @@ def load(
 ) -> Engine:
     """Load a pair of models.toml, or a target with or without a draft, and start an Engine.
 
+    Arguments and errors as of `load_pair`.
+    """
+    return load_pair(pair, target=target, draft=draft, fetch=fetch, report=report, **options).engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPair:
+    """A running Engine and what lies under it, for those who measure.
+
+    Only work run by `engine.exclusively` may use the contexts; closing the engine closes all.
+    """
+
+    engine: Engine
+    target: Model
+    draft: Model | None
+    target_context: Context
+    draft_context: Context | None
+    options: LoadOptions
+    system_info: str  # llama.cpp's, of the kernels in use
+
+
+def load_pair(
+    pair: str | None = None,
+    *,
+    target: str | Path | None = None,
+    draft: str | Path | None = None,
+    fetch: Fetch | None = None,
+    report: Report | None = None,
+    **options: Any,
+) -> LoadedPair:
+    """What `load` does, with the parts left visible.
+
     pair: a pair's or model's name; the pair "default" when neither it nor target is given.
     target, draft: a path to a GGUF, or a name of models.toml. fetch: called with a model that
     is not on this machine; without it such a model is an error. options: see LoadOptions.
@@ -109,11 +142,21 @@ def load(
     if draft:
         draft_path = resolve_model(draft, fetch)
     with contextlib.ExitStack() as stack:
-        engine = _Loader(chosen, report or (lambda what, done: None), stack).load(
+        loaded = _Loader(chosen, report or (lambda what, done: None), stack).load(
             target_path, draft_path
         )
         stack.pop_all()
-    return engine
+    return loaded
+
+
+def native_loop(pair: LoadedPair) -> NativeLoop:
+    """llama.cpp's own loop on the target of a pair; only for `engine.exclusively`."""
+    return NativeLoop(
+        pair.target_context,
+        pair.target.vocabulary,
+        chunk=PREFILL_CHUNK,
+        clock=time.perf_counter,
+    )
 
 
 class _Loader:
@@ -126,7 +169,7 @@ class _Loader:
         self.threads = options.threads or physical_cores()
         self.notes: list[str] = []
 
-    def load(self, target_path: Path, draft_path: Path | None) -> Engine:
+    def load(self, target_path: Path, draft_path: Path | None) -> LoadedPair:
         numerics = choose_numerics(self.options.exact, lambda r: self._probe(target_path, r))
         target = self._model(target_path, numerics.repack)
         n_ctx = self._context_size(target)
@@ -136,10 +179,12 @@ class _Loader:
         if context.rewind_depth == 0 and name:
             self.notes.append(f"{target_path.name} keeps a recurrent state: it runs plain.")
             name = ""
+        draft, draft_context = None, None
         if name == "model" and draft_path:
-            drafters[name] = self._draft_model(draft_path, target, n_ctx)
-        elif name:
-            drafters[name] = NgramDrafter(min_match=_NGRAM_MATCH)
+            draft, draft_context = self._draft_model(draft_path, target, n_ctx)
+            drafters[name] = ModelDrafter(draft_context, target.vocabulary.size)
+        if name and self.options.drafter != "model":
+            drafters["n-gram"] = NgramDrafter(min_match=_NGRAM_MATCH)
         k = self._draft_tokens(name)
         widths = numerics.widths
         scheduler = Scheduler(context, drafters, Fixed(k, name, widths), time.perf_counter)
@@ -149,13 +194,19 @@ class _Loader:
             tokenizer=target.vocabulary,
             scheduler=scheduler,
             template=_template(target),
-            info=self._info(
-                target_path, draft_path if name == "model" else None, name, k, n_ctx, numerics
-            ),
+            info=self._info(target, draft, name, tuple(drafters), k, n_ctx, numerics),
             close=freeing.close,
         )
         freeing.enter_context(self.stack.pop_all())
-        return engine
+        return LoadedPair(
+            engine=engine,
+            target=target,
+            draft=draft,
+            target_context=context,
+            draft_context=draft_context,
+            options=self.options,
+            system_info=library.system_info(),
+        )
 
     def _model(self, path: Path, repack: bool) -> Model:
         model = Model(
@@ -174,15 +225,10 @@ class _Loader:
             max_sequences=self.options.max_sequences,
             threads=self.threads,
             # All drafts and a piece of a prompt share one pass, however many sequences run.
-            max_rows=max(512, PREFILL_CHUNK + self.options.max_sequences * self._widest),
+            max_rows=max(512, PREFILL_CHUNK + self.options.max_sequences * MAX_WIDTH),
         )
         self.stack.callback(context.close)
         return context
-
-    @property
-    def _widest(self) -> int:
-        k = self.options.num_draft_tokens
-        return 1 + (DEFAULT_DRAFT_TOKENS if k == "auto" else k)
 
     def _context_size(self, target: Model) -> int:
         trained = target.n_ctx_train
@@ -205,9 +251,12 @@ class _Loader:
         return wanted
 
     def _draft_tokens(self, drafter: str) -> int:
-        return self._widest - 1 if drafter else 0
+        if not drafter:
+            return 0
+        k = self.options.num_draft_tokens
+        return DEFAULT_DRAFT_TOKENS if k == "auto" else k
 
-    def _draft_model(self, path: Path, target: Model, n_ctx: int) -> ModelDrafter:
+    def _draft_model(self, path: Path, target: Model, n_ctx: int) -> tuple[Model, Context]:
         model = self._model(path, repack=True)
         check_compatible(target.vocabulary, model.vocabulary)
         context = self._context(model, min(n_ctx, max(model.n_ctx_train, 1)))
@@ -218,7 +267,7 @@ class _Loader:
             )
         if context.n_ctx < n_ctx:
             self.notes.append(f"{path.name} drafts only in the first {context.n_ctx} tokens.")
-        return ModelDrafter(context, target.vocabulary.size)
+        return model, context
 
     def _probe(self, path: Path, repack: bool) -> WidthProbe:
         repack = repack and library.repacking_is_safe()
@@ -251,9 +300,10 @@ class _Loader:
 
     def _info(
         self,
-        target: Path,
-        draft: Path | None,
+        target: Model,
+        draft: Model | None,
         drafter: str,
+        drafters: tuple[str, ...],
         k: int,
         n_ctx: int,
         numerics: Numerics,
@@ -268,9 +318,10 @@ class _Loader:
                 "--exact on means plain decoding here."
             )
         return EngineInfo(
-            target=target.name,
-            draft=draft.name if draft else "",
+            target=target.path.name,
+            draft=draft.path.name if draft else "",
             drafter=drafter,
+            drafters=drafters,
             num_draft_tokens=k,
             n_ctx=n_ctx,
             threads=self.threads,

@@ -116,6 +116,9 @@ class Drafter(Protocol):
     def end(self, sequence: int) -> None:
         """The request is over; its memory may be kept for the next prompt."""
 
+    def forget(self) -> None:
+        """Let go of what was kept for next prompts. Called while no request runs."""
+
 
 class Choice(NamedTuple):
     """A policy's answer for one sequence: who drafts, how much, and why."""

@@ -28,6 +28,9 @@ _LARGEST_BIAS = 1e6  # -inf bans a token; +inf would leave nothing to compare
 TARGET = "target"
 """The source of a token that no draft proposed."""
 
+MAX_DRAFT_TOKENS = 32
+"""The longest draft that one step can verify."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:

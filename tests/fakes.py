@@ -168,6 +168,9 @@ class FakeDrafter:
     def end(self, sequence: int) -> None:
         del self.tokens[sequence]
 
+    def forget(self) -> None:
+        assert not self.tokens, "forget while a request runs"
+
 
 class ErraticPolicy:
     """Any drafter, any k, different at every step: what timing could do at worst."""

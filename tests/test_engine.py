@@ -133,6 +133,7 @@ class Loaded:
                 target="fake",
                 draft="",
                 drafter="half" if k else "",
+                drafters=("half",),
                 num_draft_tokens=k,
                 n_ctx=self.model.n_ctx,
                 threads=1,
@@ -788,3 +789,110 @@ def test_the_context_manager_closes(make: Make) -> None:
         raise Annoyed
     with pytest.raises(EngineClosedError):
         other.generate(PROMPT)
+
+
+# A request with wishes of its own, and work between requests.
+
+
+def test_a_request_may_have_its_own_k_and_drafter(make: Make) -> None:
+    loaded = make(k=2)
+    usual = loaded.generate()
+    plain = loaded.generate(num_draft_tokens=0)
+    longer = loaded.generate(num_draft_tokens=5)
+    named = loaded.generate(drafter="half")
+    assert usual.tokens == plain.tokens == longer.tokens == named.tokens
+    assert max(usual.stats.lengths) == 2
+    assert plain.stats.drafted == 0
+    assert max(longer.stats.lengths) == 5
+    assert named.stats.lengths == usual.stats.lengths
+
+
+def test_requests_with_different_wishes_run_side_by_side(make: Make) -> None:
+    loaded = make(k=2)
+    wishes: list[dict[str, Any]] = [{}, {"num_draft_tokens": 0}, {"num_draft_tokens": 4}]
+    loaded.model.hold()
+    running = [loaded.submit(**wish) for wish in wishes]
+    loaded.model.release()
+    usual, plain, longer = [generation.result() for generation in running]
+    assert usual.tokens == plain.tokens == longer.tokens
+    assert (max(usual.stats.lengths), plain.stats.drafted) == (2, 0)
+    assert max(longer.stats.lengths) == 4
+
+
+def test_a_wish_keeps_to_exact_widths(make: Make) -> None:
+    loaded = make(k=1, exact=frozenset({1, 2, 3}), max_sequences=1)
+    done = loaded.generate(num_draft_tokens=7)
+    assert max(done.stats.lengths) == 2
+    assert done.claim == "identical"
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"num_draft_tokens": -1}, "between 0 and 32, not -1"),
+        ({"num_draft_tokens": 33}, "between 0 and 32, not 33"),
+        ({"num_draft_tokens": "3"}, "not '3'"),
+        ({"num_draft_tokens": 3, "drafter": "model"}, "no drafter 'model' here; loaded: half"),
+        ({"drafter": "modell"}, "no drafter 'modell' here; loaded: half"),
+    ],
+)
+def test_a_wish_that_cannot_be_honoured(wish: dict[str, Any], said: str, make: Make) -> None:
+    with pytest.raises(OptionError, match=said):
+        make(k=2).generate(**wish)
+
+
+def test_forget_makes_the_next_prompt_start_from_nothing(make: Make) -> None:
+    loaded = make(k=2)
+    first = loaded.generate()
+    assert loaded.generate().usage.cached_tokens > 0
+    loaded.engine.forget()
+    assert all(not held for held in loaded.model.memory.values())
+    again = loaded.generate()
+    assert again.usage.cached_tokens == 0
+    assert again.tokens == first.tokens
+
+
+def test_exclusive_work_runs_on_the_engine_thread_with_empty_memory(make: Make) -> None:
+    loaded = make()
+    loaded.generate()
+
+    def work() -> str:
+        assert not loaded.model.memory[0]
+        loaded.model.decode([Row(0, 0, 7, True)])
+        return threading.current_thread().name
+
+    assert loaded.engine.exclusively(work) == "edgespec-engine"
+    assert not loaded.model.memory[0]
+    assert loaded.generate().usage.cached_tokens == 0
+
+
+def test_exclusive_work_that_fails_is_told_and_leaves_memory_empty(make: Make) -> None:
+    loaded = make()
+
+    def work() -> None:
+        loaded.model.decode([Row(0, 0, 7, True)])
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        loaded.engine.exclusively(work)
+    assert not loaded.model.memory[0]
+    assert loaded.generate().tokens
+
+
+def test_exclusive_work_does_not_disturb_an_answer(make: Make) -> None:
+    loaded = make()
+    loaded.model.hold()
+    running = loaded.submit()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(loaded.engine.exclusively, lambda: None)
+        loaded.model.release()
+        with suppress(OptionError):  # it was asked during the answer, or just after it
+            asked.result(PATIENCE)
+    assert len(running.result().tokens) == 40
+
+
+def test_exclusive_work_on_a_closed_engine(make: Make) -> None:
+    loaded = make()
+    loaded.engine.close()
+    with pytest.raises(EngineClosedError):
+        loaded.engine.exclusively(lambda: None)

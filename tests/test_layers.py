@@ -28,8 +28,11 @@ LAYERS: dict[str, set[str]] = {
     "generation": _BELOW_ENGINE,
     "engine": _BELOW_ENGINE | {"generation"},
     "loading": _BELOW_ENGINE | {"drafters", "llama", "catalog", "generation", "engine"},
+    # Measures through the engine and the seams; the parts of a pair come from loading.
+    "bench": _BELOW_ENGINE | {"drafters", "catalog", "engine", "loading"},
     # The command line shows, it does not compute: no model, no scheduler.
-    "cli": _RECORDS | {"decoding.stats", "catalog", "generation", "engine", "loading", "tui", ""},
+    "cli": _RECORDS
+    | {"decoding.stats", "catalog", "generation", "engine", "loading", "bench", "tui", ""},
     "tui": _RECORDS | {"engine", ""},
     "": _RECORDS | {"engine", "loading"},  # edgespec/__init__.py: the public names
     "__main__": {"cli"},
@@ -38,9 +41,10 @@ LAYERS: dict[str, set[str]] = {
 # Where a library outside Python's own may be imported, as prefixes of module names.
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "llama_cpp": ("llama",),
-    "numpy": ("decoding", "drafters", "llama", "protocols"),
+    "numpy": ("decoding", "drafters", "llama", "protocols", "bench"),
     "platformdirs": ("catalog.paths",),
     "psutil": ("catalog.hardware",),
+    "pydantic": ("bench",),
     "jinja2": ("text.template",),
     "rich": ("cli",),
     "typer": ("cli",),

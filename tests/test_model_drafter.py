@@ -139,3 +139,16 @@ def test_tokens_beyond_the_targets_vocabulary_are_never_proposed() -> None:
     assert len(draft) == 30
     assert max(draft.tokens) < V
     assert all(0.0 < value <= 1.0 for value in draft.confidence)
+
+
+def test_what_is_forgotten_is_read_again() -> None:
+    scheduler, small, logits = pair(0.2, Fixed(3, "model"))
+    prompt = [1, 2, 3, 4, 5]
+    first = run(scheduler, request(prompt, GREEDY, 12))[0]
+    scheduler.forget()
+    assert all(not held for held in small.memory.values())
+    before = len(small.rows_seen)
+    again = run(scheduler, request(prompt, GREEDY, 12))[0]
+    assert emitted(again) == emitted(first) == plain(logits, prompt, GREEDY, 12)
+    assert again[0].cached == 0
+    assert small.rows_seen[before] == len(prompt) + 1

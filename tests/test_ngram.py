@@ -206,6 +206,16 @@ def test_any_other_prompt_starts_afresh(prompt: list[int]) -> None:
     assert propose(drafter, 4) == propose(drafter_on(prompt), 4)
 
 
+def test_what_is_forgotten_is_indexed_anew() -> None:
+    tokens = [1, 2, 3, 4, 5] * 3
+    drafter = drafter_on(tokens)
+    before = propose(drafter, 4)
+    drafter.end(0)
+    drafter.forget()
+    drafter.begin(0, tokens, PARAMS)
+    assert propose(drafter, 4) == before
+
+
 def test_ended_and_unknown_sequences_are_errors() -> None:
     drafter = drafter_on([1, 1, 1])
     drafter.end(0)

@@ -15,6 +15,7 @@ from edgespec.types import SamplingParams
 
 if TYPE_CHECKING:
     from edgespec.engine import Engine
+    from edgespec.loading import LoadedPair
 
 _DEFAULTS = SamplingParams()
 
@@ -57,7 +58,7 @@ System = Annotated[str | None, typer.Option(metavar="TEXT", help="A system promp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loading:
+class Models:
     """What to load, and how."""
 
     pair: Annotated[
@@ -80,22 +81,6 @@ class Loading:
         str | None,
         _loading("--draft", help="The draft model: a GGUF file, or a model of models.toml."),
     ] = None
-    drafter: Annotated[
-        str,
-        _loading(
-            "--drafter",
-            help="Who drafts: model, n-gram or none; auto takes the draft model if there is one.",
-        ),
-    ] = "auto"
-    num_draft_tokens: Annotated[
-        str,
-        _loading(
-            "--num-draft-tokens",
-            "-k",
-            metavar="auto|N",
-            help="k, the tokens to draft per step: auto or a number; 0 is plain decoding.",
-        ),
-    ] = "auto"
     ctx: Annotated[
         int | None,
         _loading("--ctx", min=1, help="Tokens the context holds."),
@@ -128,14 +113,14 @@ class Loading:
         LoadOptions(**self._how())
 
     @contextmanager
-    def engine(self) -> Iterator[Engine]:
+    def loaded(self) -> Iterator[LoadedPair]:
         """Load with progress bars, pulling what is missing; closed at the end."""
         from edgespec.cli.progress import fetch, loading_bar
-        from edgespec.loading import load
+        from edgespec.loading import load_pair
 
         with ctrl_c_leaves():
             with loading_bar() as report:
-                engine = load(
+                pair = load_pair(
                     self.pair,
                     target=self.target,
                     draft=self.draft,
@@ -145,18 +130,51 @@ class Loading:
                 )
             try:
                 with ctrl_c_raises():
-                    yield engine
+                    yield pair
             finally:
-                engine.close()
+                pair.engine.close()
 
     def _how(self) -> dict[str, Any]:
         return {
-            "drafter": self.drafter,
-            "num_draft_tokens": _draft_tokens(self.num_draft_tokens),
             "n_ctx": self.ctx,
             "threads": self.threads,
             "gpu_layers": self.gpu_layers,
             "exact": self.exact,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading(Models):
+    """The same, and who drafts how much."""
+
+    drafter: Annotated[
+        str,
+        _loading(
+            "--drafter",
+            help="Who drafts: model, n-gram or none; auto takes the draft model if there is one.",
+        ),
+    ] = "auto"
+    num_draft_tokens: Annotated[
+        str,
+        _loading(
+            "--num-draft-tokens",
+            "-k",
+            metavar="auto|N",
+            help="k, the tokens to draft per step: auto or a number; 0 is plain decoding.",
+        ),
+    ] = "auto"
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """As `loaded`, when the engine is all that is wanted."""
+        with self.loaded() as pair:
+            yield pair.engine
+
+    def _how(self) -> dict[str, Any]:
+        # Not super(): a dataclass with slots is not the class whose methods these are.
+        return Models._how(self) | {
+            "drafter": self.drafter,
+            "num_draft_tokens": _draft_tokens(self.num_draft_tokens),
         }
 
 

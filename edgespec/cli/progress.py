@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from edgespec.catalog import download
 from edgespec.catalog.paths import models_dir
@@ -47,3 +47,31 @@ def fetch(model: Model) -> Path:
     typer.echo(f"{model.name} is not on this machine yet; pulling it{terms}.", err=True)
     with ctrl_c_raises(), download_bar(model.name) as progress:
         return download.pull(model, models_dir(), progress)
+
+
+@contextmanager
+def bench_bar() -> Iterator[Report]:
+    """One bar for a benchmark, with the time it will still take."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f}%"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    shown: list[TaskID] = []
+    phase = ""
+
+    def report(what: str, done: float) -> None:
+        nonlocal phase
+        # The time left is guessed from the pace, which is another for curves and prompts.
+        if not shown or (done == 0.0 and what != phase):
+            for task in shown:
+                bar.update(task, visible=False)
+            shown[:] = [bar.add_task(what, total=1.0)]
+        phase = what
+        bar.update(shown[0], description=what, completed=done)
+
+    with bar:
+        yield report

@@ -86,7 +86,7 @@ class Scheduler:
         """One target pass for all running sequences; one Step for each sequence in it."""
         started = self._clock()
         self._admit()
-        choices = self.policy.choose(self._room())
+        choices = self._choose()
         drafting = self._clock()
         drafts = self._draft(choices)
         drafted = self._clock()
@@ -107,9 +107,18 @@ class Scheduler:
                     drafter.observe(share.running.slot, share.emitted)
         seconds = (drafted - drafting, decoded - drafted, verified - decoded)
         steps = self._steps(shares, len(rows), seconds, self._clock() - started)
-        for step in steps:
-            self.policy.observe(step)
+        for share, step in zip(shares, steps, strict=True):
+            self._policy_of(share.running).observe(step)
         return steps
+
+    def forget(self) -> None:
+        """Empty the memory of all slots, so that no prompt finds a prefix. Call while not busy."""
+        assert not self.busy, "a running sequence needs its memory"
+        for slot in self._free:
+            self._model.drop(slot)
+            self._free[slot] = []
+        for drafter in self._drafters.values():
+            drafter.forget()
 
     def _admit(self) -> None:
         while self._waiting and self._free:
@@ -133,14 +142,23 @@ class Scheduler:
             return 0
         return length
 
-    def _room(self) -> dict[int, int]:
-        """Tokens worth drafting for every decoding sequence; the last token is never drafted."""
+    def _choose(self) -> dict[int, Choice]:
+        """One choice for every decoding sequence, by its own policy or the common one."""
+        rooms: dict[DraftPolicy, dict[int, int]] = {}
         depth = self._model.rewind_depth
+        for slot, running in self._running.items():
+            if running.pending == 1:
+                # The last token is never drafted.
+                room = int(min(running.room - 1, depth))
+                rooms.setdefault(self._policy_of(running), {})[slot] = room
         return {
-            slot: int(min(running.room - 1, depth))
-            for slot, running in self._running.items()
-            if running.pending == 1
+            slot: choice
+            for policy, room in rooms.items()
+            for slot, choice in policy.choose(room).items()
         }
+
+    def _policy_of(self, running: Running) -> DraftPolicy:
+        return running.request.policy or self.policy
 
     def _draft(self, choices: Mapping[int, Choice]) -> dict[int, Draft]:
         limits: dict[str, dict[int, int]] = {}
@@ -150,7 +168,9 @@ class Scheduler:
         drafts: dict[int, Draft] = {}
         for name, limit in limits.items():
             drafts.update(self._drafters[name].propose(limit))
-        trimmed = {slot: self.policy.trim(draft) for slot, draft in drafts.items()}
+        trimmed = {
+            slot: self._policy_of(self._running[slot]).trim(draft) for slot, draft in drafts.items()
+        }
         return {slot: draft for slot, draft in trimmed.items() if len(draft)}
 
     def _share_out(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edgespec.decoding.sampling import Sampler
+from edgespec.protocols import DraftPolicy
 from edgespec.types import FinishReason, SamplingParams
 
 
@@ -14,6 +15,7 @@ class Request:
     """What a caller wants generated. `params.seed` is set.
 
     ends: asked once for every emitted token, in order; True ends the answer with that token.
+    policy: decides on this request's drafts; None for the scheduler's policy.
     """
 
     id: int
@@ -21,6 +23,7 @@ class Request:
     params: SamplingParams
     max_tokens: int
     ends: Callable[[int], bool]
+    policy: DraftPolicy | None = None
 
 
 class Running:

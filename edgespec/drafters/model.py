@@ -68,6 +68,10 @@ class ModelDrafter:
     def end(self, sequence: int) -> None:
         self._mirrors[sequence].sampler = None
 
+    def forget(self) -> None:
+        for sequence in range(len(self._mirrors)):
+            self._cut(sequence, 0)
+
     def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
         depths = {sequence: self._room(sequence, limit) for sequence, limit in limits.items()}
         active = [sequence for sequence, depth in depths.items() if depth > 0]

@@ -159,6 +159,10 @@ class NgramDrafter:
         if (index := self._running.pop(sequence, None)) is not None:
             self._ended[sequence] = index
 
+    def forget(self) -> None:
+        """Let go of the indexes of ended requests."""
+        self._ended.clear()
+
 
 def _vote(tokens: list[int], found: list[Place], limit: int) -> Draft:
     weights, runs, recency = [], [], 1.0

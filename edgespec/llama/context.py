@@ -14,9 +14,10 @@ from edgespec.errors import BackendError, CannotRewindError, DecodeAbortedError,
 from edgespec.llama import library
 from edgespec.llama.model import Model
 from edgespec.protocols import Logits, Row
+from edgespec.types import MAX_DRAFT_TOKENS
 
-# Logits of at most so many rows are wanted of one sequence in one pass: the longest draft + 1.
-MAX_WIDTH = 33
+# Logits of at most so many rows are wanted of one sequence in one pass.
+MAX_WIDTH = MAX_DRAFT_TOKENS + 1
 # llama.cpp counts the cells of a context in 32 bits; a larger number would wrap unnoticed.
 _MOST_CELLS = 2**31 - 1
 
@@ -53,8 +54,18 @@ class Context:
         self._window = model.sliding_window
         self._batch = _Batch(self.max_rows)
         self._handle: Any = self._open(model, threads)
-        self._memory = llama_cpp.llama_get_memory(self._handle)
         self._views: dict[tuple[int, int], Logits] = {}
+
+    @property
+    def handle(self) -> Any:
+        """The llama_context pointer. Raises BackendError after close()."""
+        if self._handle is None:
+            raise BackendError("The context was used after it was closed.")
+        return self._handle
+
+    @property
+    def _memory(self) -> Any:
+        return llama_cpp.llama_get_memory(self.handle)
 
     def _open(self, model: Model, threads: int) -> Any:
         params = llama_cpp.llama_context_default_params()
@@ -90,7 +101,7 @@ class Context:
         """See `TokenModel.decode`."""
         if not rows or len(rows) > self.max_rows:
             raise ValueError(f"a pass takes 1 to {self.max_rows} rows, not {len(rows)}")
-        handle = self._checked()
+        handle = self.handle
         self._check_continuity(rows)
         wanted = self._batch.fill(rows)
         if wanted > self._max_wanted:
@@ -166,7 +177,6 @@ class Context:
         """How many tokens the sequence holds."""
         if not 0 <= sequence < self.max_sequences:
             raise ValueError(f"there is no sequence {sequence}, only {self.max_sequences}")
-        self._checked()
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)) + 1
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
@@ -205,11 +215,6 @@ class Context:
             llama_cpp.llama_free(self._handle)
             self._handle = None
             self._views.clear()
-
-    def _checked(self) -> Any:
-        if self._handle is None:
-            raise BackendError("The context was used after it was closed.")
-        return self._handle
 
 
 class _AbortFlag:

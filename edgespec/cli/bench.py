@@ -1,0 +1,307 @@
+"""`edgespec bench`: does speculation pay on this machine, with this pair, for this text?"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgespec.cli import options as opt
+from edgespec.cli.groups import grouped
+from edgespec.cli.interrupts import INTERRUPTED
+from edgespec.errors import OptionError
+
+if TYPE_CHECKING:
+    from edgespec.bench.journal import Journal
+    from edgespec.bench.options import BenchOptions
+    from edgespec.bench.records import Result
+    from edgespec.bench.suite import Suite
+
+DIFFERENT = 3  # the exit code of --strict
+
+_RESULT = "result.json"
+_OUTPUTS = ("md", "json", "jsonl", "csv")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+app = typer.Typer()
+
+
+def _plan(name: str, *more: str, **settings: object) -> object:
+    return typer.Option(name, *more, rich_help_panel="What to measure", **settings)  # type: ignore[arg-type]
+
+
+SuiteName = Annotated[
+    str | None,
+    _plan("--suite", metavar="NAME|FILE", help="standard, quick, humaneval, or a JSONL file."),
+]
+Quick = Annotated[
+    bool, _plan("--quick", help="The quick suite (12 prompts), one repetition: a few minutes.")
+]
+Categories = Annotated[
+    list[str] | None,
+    _plan("--category", metavar="NAME", help="Only prompts of this category; repeatable."),
+]
+Limit = Annotated[
+    int | None, _plan("--limit", min=1, help="At most so many prompts of each category.")
+]
+Modes = Annotated[
+    str | None,
+    _plan(
+        "--modes",
+        metavar="LIST",
+        help="What to compare, separated by commas: native (llama.cpp's own loop), off (plain), "
+        "auto, a number for k, model:K, n-gram:K. Default: native,off,auto.",
+    ),
+]
+Repetitions = Annotated[
+    int | None, _plan("--repetitions", "-r", min=1, help="Default: 3; 1 with --quick.")
+]
+MaxTokens = Annotated[
+    int | None, _plan("--max-tokens", "-n", min=2, help="Tokens of an answer at most; default 128.")
+]
+Temperature = Annotated[float, _plan("--temperature", help="0 always takes the best token.")]
+Seed = Annotated[int, _plan("--seed", help="For a temperature above 0.")]
+Budget = Annotated[
+    str | None,
+    _plan("--budget", metavar="TIME", help="Stop before more time is spent: 10m, 90s, 1h."),
+]
+Precision = Annotated[
+    str | None,
+    _plan("--precision", metavar="PERCENT", help="Stop when all intervals are so narrow: 2%."),
+]
+Cooldown = Annotated[
+    float, _plan("--cooldown", metavar="SECONDS", help="Rest before every answer.")
+]
+
+
+def _value(name: str, metavar: str, help: str) -> object:
+    return typer.Option(name, metavar=metavar, rich_help_panel="What it is worth", help=help)
+
+
+Watts = Annotated[
+    float | None, _value("--watts", "W", "What the machine draws while it works, if you know.")
+]
+PriceKwh = Annotated[
+    float | None, _value("--price-kwh", "PRICE", "Of electricity, in your currency.")
+]
+HardwarePrice = Annotated[float | None, _value("--hardware-price", "PRICE", "Of the machine.")]
+HardwareYears = Annotated[
+    float | None, _value("--hardware-years", "YEARS", "How long the machine is used.")
+]
+
+
+def _result_option(name: str, *more: str, **settings: object) -> object:
+    return typer.Option(name, *more, rich_help_panel="Result", **settings)  # type: ignore[arg-type]
+
+
+Output = Annotated[
+    str, _result_option("--output", "-o", metavar="md|json|jsonl|csv", help="Format on stdout.")
+]
+Save = Annotated[
+    Path | None,
+    _result_option(
+        "--save",
+        metavar="DIR",
+        help="Write report.md, plots and data there. The same command again takes up an "
+        "interrupted run.",
+    ),
+]
+Restart = Annotated[
+    bool, _result_option("--restart", help="Drop what an earlier run left in the directory.")
+]
+Strict = Annotated[
+    bool, _result_option("--strict", help="Exit code 3 when any answer differs from plain.")
+]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A result in JSON.")]
+
+
+@app.callback(invoke_without_command=True)
+@grouped
+def bench(
+    context: typer.Context,
+    models: opt.Models,
+    suite: SuiteName = None,
+    quick: Quick = False,
+    category: Categories = None,
+    limit: Limit = None,
+    modes: Modes = None,
+    repetitions: Repetitions = None,
+    max_tokens: MaxTokens = None,
+    temperature: Temperature = 0.0,
+    seed: Seed = 0,
+    budget: Budget = None,
+    precision: Precision = None,
+    cooldown: Cooldown = 0.0,
+    watts: Watts = None,
+    price_kwh: PriceKwh = None,
+    hardware_price: HardwarePrice = None,
+    hardware_years: HardwareYears = None,
+    output: Output = "md",
+    save: Save = None,
+    restart: Restart = False,
+    strict: Strict = False,
+) -> None:
+    """Measure whether speculation pays on this machine, with this pair, for several kinds of text.
+
+    Every prompt is answered in all modes back to back; speed-ups are paired and come with
+    confidence intervals. Leave the machine alone meanwhile.
+    """
+    if context.invoked_subcommand:
+        return
+    from edgespec.bench.modes import DEFAULT_MODES
+    from edgespec.bench.options import DEFAULT_REPETITIONS, BenchOptions
+
+    if output not in _OUTPUTS:
+        raise OptionError(f"There is no format {output!r}: choose {', '.join(_OUTPUTS)}.")
+    chosen = BenchOptions(
+        modes=modes or DEFAULT_MODES,
+        repetitions=repetitions or (1 if quick else DEFAULT_REPETITIONS),
+        **({"max_tokens": max_tokens} if max_tokens else {}),
+        temperature=temperature,
+        seed=seed,
+        cooldown_s=cooldown,
+        budget_s=_seconds(budget),
+        precision=_share(precision),
+        curve_s=20.0 if quick else 60.0,
+        watts=watts,
+        price_kwh=price_kwh,
+        hardware_price=hardware_price,
+        hardware_years=hardware_years,
+    )
+    prompts = _suite(suite, quick, category or [], limit)
+    journal = _journal(save, restart) if save else None
+    result = _measure(models, prompts, chosen, journal)
+    typer.echo(_formatted(result, output))
+    if save:
+        _save(result, save)
+        typer.echo(f"Saved in {save}: open {save / 'report.md'}", err=True)
+    if journal and result.stopped_by != "ctrl-c":
+        journal.end()
+    if result.stopped_by == "ctrl-c":
+        raise typer.Exit(INTERRUPTED)
+    if strict and any(cell.divergence for cell in result.cells):
+        raise typer.Exit(DIFFERENT)
+
+
+@app.command()
+def show(file: File, output: Output = "md") -> None:
+    """Show a saved result once more, without running anything."""
+    from edgespec.bench.files import read_result
+
+    if output not in _OUTPUTS:
+        raise OptionError(f"There is no format {output!r}: choose {', '.join(_OUTPUTS)}.")
+    typer.echo(_formatted(read_result(file), output))
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="A result.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another, of the same suite.")],
+) -> None:
+    """Compare two results, prompt by prompt: how much faster is B than A?"""
+    from edgespec.bench.compare import compare as compared
+    from edgespec.bench.compare import comparison_markdown
+    from edgespec.bench.files import read_result
+
+    a, b = read_result(first), read_result(second)
+    typer.echo(comparison_markdown(a, b, compared(a, b)))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of results."""
+    from edgespec.bench.files import schema as of_results
+
+    typer.echo(json.dumps(of_results(), indent=1))
+
+
+def _suite(name: str | None, quick: bool, categories: list[str], limit: int | None) -> Suite:
+    from edgespec.bench.suite import load_suite, select
+
+    if quick and name:
+        raise OptionError("Give either --suite or --quick, not both.")
+    suite = load_suite(name or ("quick" if quick else "standard"))
+    return select(suite, categories=categories, limit=limit)
+
+
+def _measure(
+    models: opt.Models, suite: Suite, options: BenchOptions, journal: Journal | None
+) -> Result:
+    from edgespec.bench.benchmark import run_benchmark
+    from edgespec.bench.subject import subject_of
+    from edgespec.cli.progress import bench_bar
+
+    with models.loaded() as pair, bench_bar() as progress:
+        return run_benchmark(
+            subject_of(pair),
+            suite,
+            options,
+            command=["edgespec", *sys.argv[1:]],
+            journal=journal,
+            progress=progress,
+        )
+
+
+def _journal(directory: Path, restart: bool) -> Journal:
+    """Says before any run that it cannot be saved, or that something is there already."""
+    from edgespec.bench.files import check_directory
+    from edgespec.bench.journal import Journal
+
+    check_directory(directory)
+    journal = Journal(directory)
+    if restart:
+        journal.end()
+    elif (directory / _RESULT).exists() and not journal.exists:
+        raise OptionError(
+            f"{directory} already holds a result: save elsewhere, or replace it with --restart."
+        )
+    return journal
+
+
+def _formatted(result: Result, output: str) -> str:
+    from edgespec.bench import files, report
+
+    form = {
+        "md": report.short,
+        "json": files.to_json,
+        "jsonl": files.to_jsonl,
+        "csv": files.to_csv,
+    }[output]
+    return form(result).rstrip("\n")
+
+
+def _save(result: Result, directory: Path) -> None:
+    from edgespec.bench import files, report
+    from edgespec.bench.plots import plots
+
+    drawn = plots(result)
+    files.write(directory / _RESULT, files.to_json(result))
+    files.write(directory / "cells.jsonl", files.to_jsonl(result))
+    files.write(directory / "summary.csv", files.to_csv(result))
+    for name, svg in drawn.items():
+        files.write(directory / name, svg)
+    files.write(directory / "report.md", report.markdown(result, plots={n: n for n in drawn}))
+
+
+def _seconds(text: str | None) -> float | None:
+    """Seconds of a time such as 90, 90s, 10m or 1.5h."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not found:
+        raise OptionError(f"--budget {text!r} is no time: write 90s, 10m or 1h.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _share(text: str | None) -> float | None:
+    """The share that a percentage is."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip())
+    if not found:
+        raise OptionError(f"--precision {text!r} is no percentage: write 2%.")
+    return float(found[1]) / 100
