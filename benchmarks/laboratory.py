@@ -56,12 +56,13 @@ class Laboratory:
         draft: Path | None,
         *,
         repack: bool = True,
+        mixed_cache: bool = False,
         n_ctx: int = 1024,
         threads: int | None = None,
     ) -> None:
         threads = threads or physical_cores()
         self.model = Model(target, repack=repack)
-        self.context = Context(self.model, n_ctx=n_ctx, threads=threads)
+        self.context = Context(self.model, n_ctx=n_ctx, threads=threads, mixed_cache=mixed_cache)
         self.recorder = Recorder(self.context)
         self.draft_model = Model(draft) if draft else None
         self.draft_context = (

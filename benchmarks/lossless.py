@@ -136,13 +136,21 @@ def main() -> None:
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 0.8])
     parser.add_argument("--prompts", type=int, default=len(PROMPTS))
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--exact", action="store_true", help="only identical widths, no repacking")
+    parser.add_argument(
+        "--exact", action="store_true", help="only identical widths, no repacking, mixed KV cache"
+    )
     parser.add_argument("--threads", type=int)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     draft = file_of(chosen.draft) if chosen.draft else None
     started = time.time()
-    lab = Laboratory(file_of(chosen.target), draft, repack=not chosen.exact, threads=chosen.threads)
+    lab = Laboratory(
+        file_of(chosen.target),
+        draft,
+        repack=not chosen.exact,
+        mixed_cache=chosen.exact,
+        threads=chosen.threads,
+    )
     probe = probe_widths(lab.context, lab.model.vocabulary)
     print(f"{lab.model.description}, repacked: {lab.model.repack}")
     print(f"identical widths: {sorted(probe.identical)}")

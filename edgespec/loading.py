@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from edgespec.llama.exact import Exact, Numerics, choose_numerics
 from edgespec.llama.model import Model
 from edgespec.llama.native import NativeLoop
 from edgespec.llama.vocabulary import check_compatible
-from edgespec.llama.widths import WidthProbe, probe_widths
+from edgespec.llama.widths import PROMPT_PIECE, WidthProbe, probe_widths
 from edgespec.protocols import Drafter
 from edgespec.text.template import ChatTemplate, require_template
 
@@ -149,14 +149,18 @@ def load_pair(
     return loaded
 
 
-def native_loop(pair: LoadedPair) -> NativeLoop:
-    """llama.cpp's own loop on the target of a pair; only for `engine.exclusively`."""
-    return NativeLoop(
-        pair.target_context,
-        pair.target.vocabulary,
-        chunk=PREFILL_CHUNK,
-        clock=time.perf_counter,
+@contextlib.contextmanager
+def native_loop(pair: LoadedPair) -> Iterator[NativeLoop]:
+    """llama.cpp's own loop on the target of a pair; to be used by `engine.exclusively` only."""
+    info = pair.engine.info
+    native = NativeLoop(
+        pair.target, n_ctx=info.n_ctx, threads=info.threads, clock=time.perf_counter
     )
+    try:
+        yield native
+    finally:
+        native.stop()
+        pair.engine.exclusively(native.close)
 
 
 class _Loader:
@@ -170,18 +174,24 @@ class _Loader:
         self.notes: list[str] = []
 
     def load(self, target_path: Path, draft_path: Path | None) -> LoadedPair:
-        numerics = choose_numerics(self.options.exact, lambda r: self._probe(target_path, r))
+        numerics = choose_numerics(
+            self.options.exact,
+            lambda repack, mixed: self._probe(target_path, repack, mixed),
+            may_mix=self._on_cpu,
+        )
         target = self._model(target_path, numerics.repack)
         n_ctx = self._context_size(target)
         name = self._drafter(draft_path)
         drafters: dict[str, Drafter] = {}
-        context = self._context(target, n_ctx)
+        context = self._context(target, n_ctx, numerics.mixed_cache)
         if context.rewind_depth == 0 and name:
             self.notes.append(f"{target_path.name} keeps a recurrent state: it runs plain.")
             name = ""
         draft, draft_context = None, None
         if name == "model" and draft_path:
-            draft, draft_context = self._draft_model(draft_path, target, n_ctx)
+            draft, draft_context = self._draft_model(
+                draft_path, target, n_ctx, numerics.mixed_cache
+            )
             drafters[name] = ModelDrafter(draft_context, target.vocabulary.size)
         if name and self.options.drafter != "model":
             drafters["n-gram"] = NgramDrafter(min_match=_NGRAM_MATCH)
@@ -218,7 +228,7 @@ class _Loader:
         self.stack.callback(model.close)
         return model
 
-    def _context(self, model: Model, n_ctx: int) -> Context:
+    def _context(self, model: Model, n_ctx: int, mixed_cache: bool) -> Context:
         context = Context(
             model,
             n_ctx=n_ctx,
@@ -226,6 +236,7 @@ class _Loader:
             threads=self.threads,
             # All drafts and a piece of a prompt share one pass, however many sequences run.
             max_rows=max(512, PREFILL_CHUNK + self.options.max_sequences * MAX_WIDTH),
+            mixed_cache=mixed_cache,
         )
         self.stack.callback(context.close)
         return context
@@ -256,10 +267,12 @@ class _Loader:
         k = self.options.num_draft_tokens
         return DEFAULT_DRAFT_TOKENS if k == "auto" else k
 
-    def _draft_model(self, path: Path, target: Model, n_ctx: int) -> tuple[Model, Context]:
+    def _draft_model(
+        self, path: Path, target: Model, n_ctx: int, mixed_cache: bool
+    ) -> tuple[Model, Context]:
         model = self._model(path, repack=True)
         check_compatible(target.vocabulary, model.vocabulary)
-        context = self._context(model, min(n_ctx, max(model.n_ctx_train, 1)))
+        context = self._context(model, min(n_ctx, max(model.n_ctx_train, 1)), mixed_cache)
         if context.rewind_depth == 0:
             self.notes.append(
                 f"{path.name} keeps a recurrent state: after every rejected draft it reads the "
@@ -269,12 +282,18 @@ class _Loader:
             self.notes.append(f"{path.name} drafts only in the first {context.n_ctx} tokens.")
         return model, context
 
-    def _probe(self, path: Path, repack: bool) -> WidthProbe:
+    @property
+    def _on_cpu(self) -> bool:
+        """The attention of GPUs takes no cache of two types, or is slow on it."""
+        return self.options.gpu_layers == 0 or not library.supports_gpu()
+
+    def _probe(self, path: Path, repack: bool, mixed: bool) -> WidthProbe:
         repack = repack and library.repacking_is_safe()
         key = {
-            "measured": "pass widths",
+            "measured": "pass widths at two depths",
             "file": measurements.fingerprint(path) if path.is_file() else str(path),
             "repack": repack,
+            "mixed cache": mixed,
             "threads": self.threads,
             "gpu_layers": self.options.gpu_layers,
             "llama.cpp": library.version(),
@@ -287,7 +306,7 @@ class _Loader:
         self.report(f"measuring {path.name}", 0.0)
         model = Model(path, gpu_layers=self.options.gpu_layers, repack=repack)
         try:
-            context = Context(model, n_ctx=512, threads=self.threads)
+            context = Context(model, n_ctx=512, threads=self.threads, mixed_cache=mixed)
             try:
                 probe = probe_widths(context, model.vocabulary)
             finally:
@@ -342,7 +361,7 @@ def _probe_from(kept: dict[str, Any] | None) -> WidthProbe | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    return WidthProbe(differences, seconds) if 1 in seconds else None
+    return WidthProbe(differences, seconds) if {1, PROMPT_PIECE} <= seconds.keys() else None
 
 
 def _template(model: Model) -> ChatTemplate | TemplateError:

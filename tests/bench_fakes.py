@@ -113,6 +113,9 @@ class FakeNative:
     def forget(self) -> None:
         self.forgot += 1
 
+    def stop(self) -> None:
+        self.forgot = -1
+
     def generate(self, prompt: Sequence[int], max_tokens: int) -> FakeAnswer:
         began = self._clock()
         self._model.drop(0)

@@ -25,7 +25,7 @@ from edgespec.errors import (
 from edgespec.llama import library, widths
 from edgespec.llama.context import MAX_WIDTH, Context
 from edgespec.llama.model import Model
-from edgespec.llama.widths import WIDTHS, WidthProbe
+from edgespec.llama.widths import PROMPT_PIECE, WIDTHS, WidthProbe
 from edgespec.types import Completion
 from tests import tiny_gguf
 from tests.tiny_gguf import FIRST_PAIR, write_tiny_gguf
@@ -271,11 +271,11 @@ def script(
     """Measurements that find widths identical up to these."""
     asked: list[bool] = []
 
-    def probe(self: Any, path: Path, repack: bool) -> WidthProbe:
+    def probe(self: Any, path: Path, repack: bool, mixed: bool) -> WidthProbe:
         asked.append(repack)
         widest = repacked if repack else original
         differences = {width: 0.0 if width <= widest else 0.5 for width in WIDTHS}
-        return WidthProbe(differences, {1: 1.0 if repack else seconds})
+        return WidthProbe(differences, {1: 1.0 if repack else seconds, PROMPT_PIECE: 0.0})
 
     monkeypatch.setattr(loading._Loader, "_probe", probe)
     return asked
@@ -308,7 +308,7 @@ def test_original_weights_are_loaded_where_they_are_better(
     asked = script(monkeypatch, repacked=3, original=7)
     monkeypatch.setattr(library, "system_info", lambda: "CPU : AVX = 1")
     engine = load(target, exact="auto")
-    assert asked == [True, False]
+    assert asked == [True, True, False]
     assert [one.repack for one in watch.open if isinstance(one, Model)] == [False]
     assert engine.info.exact_widths == frozenset(range(1, 8))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edgespec.llama.native import NativeLoop
 from edgespec.loading import LoadedPair, load_pair, native_loop
 from tests.tiny_gguf import write_tiny_gguf
 
@@ -16,13 +17,18 @@ from tests.tiny_gguf import write_tiny_gguf
 def pair(tmp_path: Path) -> Iterator[LoadedPair]:
     path = tmp_path / "target.gguf"
     write_tiny_gguf(path, seed=1)
-    loaded = load_pair(target=path, n_ctx=512)
+    loaded = load_pair(target=path, n_ctx=512, exact="off")  # on the cache llama.cpp uses
     yield loaded
     loaded.engine.close()
 
 
-def test_it_gives_the_tokens_of_plain_decoding(pair: LoadedPair) -> None:
-    native = native_loop(pair)
+@pytest.fixture
+def native(pair: LoadedPair) -> Iterator[NativeLoop]:
+    with native_loop(pair) as loop:
+        yield loop
+
+
+def test_it_gives_the_tokens_of_plain_decoding(pair: LoadedPair, native: NativeLoop) -> None:
     for text in ("Once upon a time", "word " * 80):
         prompt = pair.engine.tokenize(text)
         plain = pair.engine.generate(text, max_tokens=30, temperature=0, num_draft_tokens=0)
@@ -33,8 +39,7 @@ def test_it_gives_the_tokens_of_plain_decoding(pair: LoadedPair) -> None:
         assert 0 < answer.first_s < answer.total_s
 
 
-def test_a_later_turn_reads_only_what_is_new(pair: LoadedPair) -> None:
-    native = native_loop(pair)
+def test_a_later_turn_reads_only_what_is_new(pair: LoadedPair, native: NativeLoop) -> None:
     first = pair.engine.tokenize("Once upon a time")
 
     def both() -> None:
@@ -50,8 +55,7 @@ def test_a_later_turn_reads_only_what_is_new(pair: LoadedPair) -> None:
     pair.engine.exclusively(both)
 
 
-def test_it_stops_at_max_tokens_and_at_the_end(pair: LoadedPair) -> None:
-    native = native_loop(pair)
+def test_it_stops_at_max_tokens_and_at_the_end(pair: LoadedPair, native: NativeLoop) -> None:
     prompt = pair.engine.tokenize("Hello")
     assert len(pair.engine.exclusively(lambda: native.generate(prompt, 1)).tokens) == 1
     plain = pair.engine.generate("Hello", temperature=0, num_draft_tokens=0)

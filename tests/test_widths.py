@@ -11,7 +11,14 @@ import pytest
 
 from edgespec.llama.context import Context
 from edgespec.llama.model import Model
-from edgespec.llama.widths import PROBE_TOKENS, WIDTHS, WidthProbe, probe_widths
+from edgespec.llama.widths import (
+    DEPTH,
+    PROBE_TOKENS,
+    PROMPT_PIECE,
+    WIDTHS,
+    WidthProbe,
+    probe_widths,
+)
 from edgespec.protocols import Logits, Row
 from tests.tiny_gguf import ARCHITECTURES, write_tiny_gguf
 
@@ -40,7 +47,8 @@ def test_every_width_is_measured_and_the_sequence_left_empty(
     probe = probe_widths(context, model.vocabulary)
     assert context.length(0) == 0
     assert set(probe.differences) == set(WIDTHS)
-    assert set(probe.seconds) == {1, *WIDTHS}
+    assert set(probe.seconds) == {1, PROMPT_PIECE, *WIDTHS}
+    assert probe.price == probe.seconds[PROMPT_PIECE] + 128 * probe.seconds[1]
     assert all(seconds > 0 for seconds in probe.seconds.values())
     # However other kernels sum up, a difference beyond this would be an error in positions.
     assert all(0.0 <= difference < 0.2 for difference in probe.differences.values())
@@ -69,21 +77,27 @@ def test_a_single_other_logit_is_noticed(
 
 def test_all_widths_see_the_same_tokens(tmp_path: Path) -> None:
     model = Model(write_tiny_gguf(tmp_path / "m.gguf"))
-    seen: dict[int, list[tuple[int, int]]] = {}
+    seen: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     class Watched(Context):
         def decode(self, rows: Sequence[Row]) -> Logits:
-            if rows[0].position == 0:
-                self.run = seen.setdefault(len(rows), [])
+            if rows[0].position in (0, DEPTH):
+                self.run = seen.setdefault((len(rows), rows[0].position), [])
                 self.run.clear()
             self.run += [(row.position, row.token) for row in rows]
             return super().decode(rows)
 
     context = Watched(model, n_ctx=512, threads=1)
     probe_widths(context, model.vocabulary, widths=(2, 3, 9))
-    assert set(seen) == {1, 2, 3, 8, 9}
-    assert all(run == seen[1] for run in seen.values())
-    assert [position for position, _ in seen[1]] == list(range(PROBE_TOKENS))
+    at_the_start = {width: run for (width, depth), run in seen.items() if depth == 0}
+    behind = {width: run for (width, depth), run in seen.items() if depth == DEPTH}
+    assert set(behind) == {1, 2, 3, 9}
+    assert all(run == behind[1] for run in behind.values())
+    assert [position for position, _ in behind[1]] == list(range(DEPTH, DEPTH + PROBE_TOKENS))
+    # The prompt has its piece of 256 tokens; a few widths show the start.
+    assert set(at_the_start) == {1, 2, 8, PROMPT_PIECE}
+    assert [position for position, _ in at_the_start[1]] == list(range(PROBE_TOKENS))
+    assert [position for position, _ in at_the_start[PROMPT_PIECE]] == list(range(DEPTH))
     context.close()
     model.close()
 
@@ -110,3 +124,30 @@ def test_not_a_number_at_every_width_is_not_identical() -> None:
     """A damaged model: nan is not equal to itself, so nothing is promised."""
     assert np.isnan(np.abs(np.array([np.nan]) - np.array([np.nan])).max())
     assert WidthProbe({2: math.nan}, {1: 1.0}).identical == {1}
+
+
+def test_a_small_context_is_probed_at_its_start_only(tmp_path: Path) -> None:
+    model = Model(write_tiny_gguf(tmp_path / "m.gguf"))
+    context = Context(model, n_ctx=64, threads=1)
+    probe = probe_widths(context, model.vocabulary)
+    assert set(probe.differences) == set(WIDTHS)
+    assert probe.seconds[PROMPT_PIECE] > 0
+    assert context.length(0) == 0
+    context.close()
+    model.close()
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma3"])
+def test_from_512_cells_on_only_a_mixed_cache_is_identical_on_the_cpu(
+    arch: str, tmp_path: Path
+) -> None:
+    """llama.cpp splits the attention of one token among threads there; found by the benchmark."""
+    model = Model(write_tiny_gguf(tmp_path / "m.gguf", arch=arch, quant="Q8_0"))
+    found = {}
+    for mixed in (False, True):
+        context = Context(model, n_ctx=512, threads=2, mixed_cache=mixed)
+        found[mixed] = probe_widths(context, model.vocabulary, widths=(2, 3, 4))
+        context.close()
+    model.close()
+    assert found[True].identical == {1, 2, 3, 4}
+    assert found[False].identical == {1}, "llama.cpp has changed: mixed caches may be needless"

@@ -45,7 +45,11 @@ def ask(
     if not mode.native:
         return asker.ask(prompt, asker.by_engine)
     subject.native.forget()
-    return subject.engine.exclusively(lambda: asker.ask(prompt, asker.by_native))
+    try:
+        return subject.engine.exclusively(lambda: asker.ask(prompt, asker.by_native))
+    except BaseException:  # Ctrl-C while waiting
+        subject.native.stop()
+        raise
 
 
 class _Asker:

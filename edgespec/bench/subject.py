@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +37,8 @@ class Native(Protocol):
 
     def forget(self) -> None: ...
 
+    def stop(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
@@ -54,14 +57,20 @@ class Subject:
     system_info: str  # llama.cpp's, of the kernels in use
 
 
-def subject_of(pair: LoadedPair) -> Subject:
-    """The subject a loaded pair makes."""
+@contextmanager
+def subject_of(pair: LoadedPair) -> Iterator[Subject]:
+    """The subject a loaded pair makes; while it is in use, the engine must not be closed."""
+    with native_loop(pair) as native:
+        yield _subject(pair, native)
+
+
+def _subject(pair: LoadedPair, native: Native) -> Subject:
     return Subject(
         engine=pair.engine,
         tokenizer=pair.target.vocabulary,
         target=pair.target_context,
         draft=pair.draft_context,
-        native=native_loop(pair),
+        native=native,
         target_file=_model_file(pair.target),
         draft_file=_model_file(pair.draft) if pair.draft else None,
         repacked=pair.target.repack,

@@ -235,9 +235,9 @@ def _measure(
     from edgespec.bench.subject import subject_of
     from edgespec.cli.progress import bench_bar
 
-    with models.loaded() as pair, bench_bar() as progress:
+    with models.loaded() as pair, subject_of(pair) as subject, bench_bar() as progress:
         return run_benchmark(
-            subject_of(pair),
+            subject,
             suite,
             options,
             command=["edgespec", *sys.argv[1:]],

@@ -21,6 +21,9 @@ MAX_WIDTH = MAX_DRAFT_TOKENS + 1
 # llama.cpp counts the cells of a context in 32 bits; a larger number would wrap unnoticed.
 _MOST_CELLS = 2**31 - 1
 
+# ggml.h: enum ggml_type
+_GGML_TYPE_F16, _GGML_TYPE_BF16 = 1, 30
+
 _DECODE_ABORTED = 2
 _DECODE_NO_ROOM = 1
 
@@ -29,7 +32,10 @@ class Context:
     """Implements `protocols.TokenModel` on a llama_context. Not thread-safe.
 
     n_ctx: tokens each sequence can hold. threads: used for passes of every width alike, since
-    verification counts as batch processing in llama.cpp.
+    verification counts as batch processing in llama.cpp. mixed_cache: keep the V half of the
+    KV cache in BF16 beside an F16 K half. llama.cpp's CPU attention splits a pass of one token
+    among threads from 512 cells on, and then sums in another order than wider passes, but only
+    where both halves have one type (ggml-cpu/ops.cpp: use_split_kv_path).
     Raises ModelLoadError when the memory cannot be had.
     """
 
@@ -41,6 +47,7 @@ class Context:
         max_sequences: int = 1,
         threads: int,
         max_rows: int = 512,
+        mixed_cache: bool = False,
     ) -> None:
         self.n_vocab = model.vocabulary.size
         self.n_ctx = n_ctx
@@ -53,7 +60,7 @@ class Context:
         self._abort = _AbortFlag()
         self._window = model.sliding_window
         self._batch = _Batch(self.max_rows)
-        self._handle: Any = self._open(model, threads)
+        self._handle: Any = self._open(model, threads, mixed_cache)
         self._views: dict[tuple[int, int], Logits] = {}
 
     @property
@@ -67,7 +74,7 @@ class Context:
     def _memory(self) -> Any:
         return llama_cpp.llama_get_memory(self.handle)
 
-    def _open(self, model: Model, threads: int) -> Any:
+    def _open(self, model: Model, threads: int, mixed_cache: bool) -> Any:
         params = llama_cpp.llama_context_default_params()
         cells = self.n_ctx * self.max_sequences
         if cells > _MOST_CELLS:
@@ -83,6 +90,9 @@ class Context:
         params.n_threads = threads
         params.n_threads_batch = threads
         params.kv_unified = True
+        if mixed_cache:
+            params.type_k = _GGML_TYPE_F16
+            params.type_v = _GGML_TYPE_BF16
         params.swa_full = True  # a windowed cache could not be rewound
         params.no_perf = True
         params.abort_callback = self._abort.callback

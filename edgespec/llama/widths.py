@@ -20,7 +20,17 @@ from edgespec.llama.vocabulary import Vocabulary
 from edgespec.protocols import Row
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
-PROBE_TOKENS = 40
+PROBE_TOKENS = 16
+"""Tokens compared at each width: as many as the widest pass has."""
+
+DEPTH = 260
+"""llama.cpp attends to cells in steps of 256, and on the CPU in another way from 512 on."""
+
+PROMPT_PIECE = 256
+"""The width of a piece of a prompt, which is timed only."""
+
+# Attention aside, kernels do not know the depth: a few widths show whether attention is the same.
+_WIDTHS_AT_THE_START = (2, 4, 8, 16)
 
 _TEXT = (
     "The ferry left the harbour at half past six. On deck, two children counted gulls while "
@@ -32,10 +42,15 @@ _TEXT = (
 @dataclass(frozen=True, slots=True)
 class WidthProbe:
     """differences: width -> largest difference of any logit to width 1, 0.0 when identical.
-    seconds: width -> median seconds of a pass, width 1 included."""
+    seconds: width -> median seconds of a pass, width 1 and a piece of a prompt included."""
 
     differences: dict[int, float]
     seconds: dict[int, float]
+
+    @property
+    def price(self) -> float:
+        """Seconds of a typical turn: a piece of a prompt, and 128 tokens one at a time."""
+        return self.seconds[PROMPT_PIECE] + 128 * self.seconds[1]
 
     @property
     def identical(self) -> frozenset[int]:
@@ -57,33 +72,64 @@ def probe_widths(
 ) -> WidthProbe:
     """Decode the same tokens at width 1 and at each of `widths` and compare all logits.
 
-    Uses sequence 0 and leaves it empty.
+    At the start of a sequence and, where the context has room and can be rewound, behind
+    `DEPTH` tokens. Uses sequence 0 and leaves it empty.
     """
     tokens = vocabulary.tokenize(_TEXT, add_special=True, parse_special=False)
-    while len(tokens) < PROBE_TOKENS:
+    while len(tokens) < DEPTH + PROBE_TOKENS:
         tokens += tokens
-    tokens = tokens[:PROBE_TOKENS]
-    _decode(context, tokens, 8)  # warms up caches and threads; not looked at
-    reference, first = _decode(context, tokens, 1)
+    context.drop(0)
+    _decode(context, tokens, 0, 8)  # warms up caches and threads; not looked at
+    deep = context.n_ctx >= DEPTH + PROBE_TOKENS and context.rewind_depth > PROBE_TOKENS
+    start_widths = [n for n in widths if n in _WIDTHS_AT_THE_START] if deep else widths
+    probe = _compare(context, tokens, 0, start_widths)
+    prompt_s = _read(context, tokens[: DEPTH if deep else PROBE_TOKENS])
+    if deep:
+        behind = _compare(context, tokens, DEPTH, widths)
+        differences = {
+            n: max(difference, probe.differences.get(n, 0.0))
+            for n, difference in behind.differences.items()
+        }
+        probe = WidthProbe(differences, behind.seconds)
+    context.drop(0)
+    return WidthProbe(probe.differences, probe.seconds | {PROMPT_PIECE: prompt_s})
+
+
+def _compare(
+    context: Context, tokens: Sequence[int], depth: int, widths: Sequence[int]
+) -> WidthProbe:
+    reference, first = _decode(context, tokens, depth, 1)
     differences, seconds = {}, {1: first}
     for width in widths:
-        logits, seconds[width] = _decode(context, tokens, width)
+        logits, seconds[width] = _decode(context, tokens, depth, width)
         difference = float(np.abs(logits - reference).max())
         differences[width] = math.inf if math.isnan(difference) else difference
-    context.drop(0)
     return WidthProbe(differences, seconds)
 
 
 def _decode(
-    context: Context, tokens: Sequence[int], width: int
+    context: Context, tokens: Sequence[int], depth: int, width: int
 ) -> tuple[NDArray[np.float32], float]:
-    context.drop(0)
+    """Logits of the tokens after `depth`, and median seconds of a pass; cuts back to `depth`."""
     logits, seconds = [], []
-    for start in range(0, len(tokens), width):
-        piece = tokens[start : start + width]
+    end = depth + PROBE_TOKENS
+    for start in range(depth, end, width):
+        piece = tokens[start : min(start + width, end)]
         began = time.perf_counter()
         view = context.decode([Row(0, start + i, token, True) for i, token in enumerate(piece)])
         if len(piece) == width:
             seconds.append(time.perf_counter() - began)
         logits.append(view.copy())
+    context.rewind(0, depth)
     return np.concatenate(logits), median(seconds)
+
+
+def _read(context: Context, tokens: Sequence[int]) -> float:
+    """Read a prompt into the empty sequence; the seconds of `PROMPT_PIECE` tokens of it."""
+    spent, piece = 0.0, tokens[:PROMPT_PIECE]
+    for start in range(0, len(tokens), PROMPT_PIECE):
+        began = time.perf_counter()
+        rows = list(enumerate(tokens[start : start + PROMPT_PIECE], start))
+        context.decode([Row(0, at, token, at == rows[-1][0]) for at, token in rows])
+        spent = spent or time.perf_counter() - began
+    return spent * PROMPT_PIECE / len(piece)
