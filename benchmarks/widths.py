@@ -21,7 +21,8 @@ def main() -> None:
     parser.add_argument("targets", nargs="*", default=["Q4_1", "Q8_0", "F16", "Q4_K_M"])
     print(library.system_info())
     print(
-        "| target | repacked | mixed cache | identical widths | largest difference elsewhere | T(n) in ms |"
+        "| target | repacked | mixed cache | identical widths | largest difference elsewhere "
+        "| T(n) in ms |"
     )
     for name in parser.parse_args().targets:
         for repack, mixed in product((True, False), repeat=2):

@@ -76,6 +76,7 @@ class EngineInfo:
     drafter: who drafts unless a request wishes otherwise, "" for plain decoding. drafters: all
     that are loaded. exact_widths: the pass widths measured to be
     bit-identical to plain decoding, None when that was not measured or does not hold.
+    kv_cache: types of its K and V halves.
     notes: things the user should know, one line each.
     """
 
@@ -88,6 +89,7 @@ class EngineInfo:
     threads: int
     devices: tuple[str, ...]
     exact_widths: frozenset[int] | None
+    kv_cache: str = "F16/F16"
     notes: tuple[str, ...] = ()
 
 

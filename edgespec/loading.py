@@ -346,6 +346,7 @@ class _Loader:
             threads=self.threads,
             devices=tuple(device.description for device in library.devices()),
             exact_widths=numerics.widths,
+            kv_cache="F16/BF16" if numerics.mixed_cache else "F16/F16",
             notes=tuple(self.notes),
         )
 

@@ -101,6 +101,7 @@ def settings(**overrides: Any) -> Settings:
         "gpu_layers": None,
         "exact": "auto",
         "exact_widths": [1, 2, 3, 4],
+        "kv_cache": "F16/F16",
         "repacked": False,
         "cooldown_s": 0.0,
         "budget_s": None,

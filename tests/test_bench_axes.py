@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgespec.bench.axes import Scale, nice_ticks, ratio_ticks, whole_ticks
-from edgespec.bench.svg import Canvas
+from edgespec.bench.plots.axes import Scale, nice_ticks, ratio_ticks, whole_ticks
+from edgespec.bench.plots.svg import Canvas
 
 
 def test_numbers_that_cannot_be_drawn_are_a_mistake_of_the_caller() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from edgespec.bench.compare import Comparison, cautions, compare, comparison_markdown
 from edgespec.bench.records import ALL, Cell, Result
+from edgespec.bench.report.comparison import Comparison, cautions, compare, comparison_markdown
 from edgespec.errors import BenchError
 from tests import bench_records as made
 

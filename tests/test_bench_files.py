@@ -14,8 +14,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from edgespec.bench import files
 from edgespec.bench.records import ALL, Cell, Result
+from edgespec.bench.report import files
 from edgespec.errors import BenchError
 from tests import bench_records as made
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from edgespec.bench.comparability import comparability
-from edgespec.bench.guards import notes
+from edgespec.bench.judging.comparability import comparability
+from edgespec.bench.judging.guards import notes
 from edgespec.bench.loops import loop_share
 from edgespec.bench.records import Cell, Skipped
 from tests.bench_records import (
@@ -221,6 +221,36 @@ def test_differing_answers_by_kind() -> None:
     assert "near-ties of the target" in ties
     assert "--exact on" in ties
     assert "--exact on" not in noted(made, settings=settings(exact="on"))[2]
+
+
+def drafted(mode: str, longest: int) -> list[Cell]:
+    return [
+        cell(
+            mode=mode, question_id=f"q-{i}", per_step_drafted=[longest, 1], per_step_accepted=[0, 0]
+        )
+        for i in range(12)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "longest", "widths", "said"),
+    [
+        ("model:7", 6, [1, 2, 3, 4, 5, 6, 7], "model:7 to 6"),
+        ("k=4 (2)", 2, [1, 2, 3], "k=4 (2) to 2"),
+        ("model:6", 6, [1, 2, 3, 4, 5, 6, 7], ""),
+        ("model:7", 6, None, ""),
+        # n-grams often find less than k: nothing was cut there.
+        ("n-gram:7", 5, [1, 2, 3, 4, 5, 6, 8], ""),
+        ("auto", 2, [1, 2, 3], ""),
+    ],
+)
+def test_a_k_cut_by_exact_mode_is_told(
+    mode: str, longest: int, widths: list[int] | None, said: str
+) -> None:
+    made = [*cells(), *drafted(mode, longest)]
+    given = settings(modes=["off", mode], exact_widths=widths)
+    found = [note for note in noted(made, settings=given) if note.startswith("k was cut")]
+    assert (said in only(found)) if said else not found
 
 
 def test_failed_cells_and_skipped_prompts() -> None:

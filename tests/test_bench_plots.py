@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from edgespec.bench.plots import PLOTS, plots
-from edgespec.bench.prediction import predictions
+from edgespec.bench.judging.prediction import predictions
+from edgespec.bench.plots.draw import PLOTS, plots
+from edgespec.bench.plots.svg import text_width
 from edgespec.bench.records import ALL, Result
-from edgespec.bench.svg import text_width
 from tests import bench_records as made
 
 SVG = "{http://www.w3.org/2000/svg}"

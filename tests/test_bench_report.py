@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from edgespec.bench.records import ALL, Result
-from edgespec.bench.report import headline, markdown, short
+from edgespec.bench.report.markdown import headline, markdown, short
 from tests import bench_records as made
 
 GOLDEN = Path(__file__).parent / "golden" / "bench_report.md"

@@ -37,7 +37,9 @@ def subject(clock: VirtualClock) -> Iterator[Subject]:
 
 
 def run(subject: Subject, clock: VirtualClock, suite: Suite | None = None, **kw: Any) -> Result:
-    outside = {name: kw.pop(name) for name in ("journal", "progress", "sleep") if name in kw}
+    outside = {
+        name: kw.pop(name) for name in ("journal", "progress", "sleep", "command") if name in kw
+    }
     options = BenchOptions(**{"repetitions": 1, "max_tokens": 20, "modes": "off,auto", **kw})
     return run_benchmark(subject, suite or made_suite(4), options, clock=clock, **outside)
 
@@ -205,6 +207,14 @@ def test_cooldown_rests_before_every_answer(subject: Subject, clock: VirtualCloc
     rests: list[float] = []
     run(subject, clock, made_suite(2), cooldown_s=2.5, sleep=rests.append)
     assert rests == [2.5] * 4
+
+
+def test_a_command_that_is_not_utf_8_does_not_lose_the_result(
+    subject: Subject, clock: VirtualClock
+) -> None:
+    result = run(subject, clock, made_suite(1), command=["edgespec", "bench", "\udcff.gguf"])
+    assert result.command[2] == "\ufffd.gguf"
+    assert result.model_dump_json()
 
 
 # What goes wrong.

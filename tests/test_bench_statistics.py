@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgespec.bench.records import Interval, Verdict
-from edgespec.bench.statistics import (
+from edgespec.bench.judging.statistics import (
     geometric_mean,
     geometric_speedup,
     mean_difference,
@@ -21,6 +20,7 @@ from edgespec.bench.statistics import (
     variation,
     verdict_of,
 )
+from edgespec.bench.records import Interval, Verdict
 
 STANDARD = (9, 9, 9, 9, 8, 8)
 QUICK = (2, 2, 2, 2, 2, 2)

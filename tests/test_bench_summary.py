@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from edgespec.bench.pairing import by_prompt, decode_seconds, ratios, trace_seconds
+from edgespec.bench.judging.pairing import by_prompt, decode_seconds, ratios, trace_seconds
+from edgespec.bench.judging.summary import summarise
 from edgespec.bench.records import ALL, BASELINE, Cell, Summary
-from edgespec.bench.summary import summarise
 from tests.bench_records import cell, cells, divergence, drafting_cell, failed_cell
 
 MODES = ("off", "auto")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from edgespec.bench.tables import milliseconds, name, narrow_tables, size, table, text
+from edgespec.bench.report.markup import milliseconds, name, narrow_tables, size, table, text
 
 
 @pytest.mark.parametrize(

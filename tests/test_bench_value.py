@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from edgespec.bench.judging.value import values
 from edgespec.bench.records import Cell, Value
-from edgespec.bench.value import values
 from tests.bench_records import (
     GIB,
     cell,

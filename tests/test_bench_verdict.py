@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from edgespec.bench.judging.summary import summarise
+from edgespec.bench.judging.verdict import verdict_sentence
 from edgespec.bench.records import Interval, Summary
-from edgespec.bench.summary import summarise
-from edgespec.bench.verdict import verdict_sentence
 from tests.bench_records import baseline_summary, cells, summary
 
 OFF = baseline_summary()

@@ -313,6 +313,24 @@ def test_original_weights_are_loaded_where_they_are_better(
     assert engine.info.exact_widths == frozenset(range(1, 8))
 
 
+def test_a_mixed_cache_is_used_where_it_makes_widths_identical(
+    target: Path, draft: Path, load: Load, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probe(self: Any, path: Path, repack: bool, mixed: bool) -> WidthProbe:
+        differences = {width: 0.0 if mixed and width < 5 else 0.5 for width in WIDTHS}
+        return WidthProbe(differences, {1: 1.0, PROMPT_PIECE: 0.0})
+
+    monkeypatch.setattr(loading._Loader, "_probe", probe)
+    engine = load(target, draft=draft, exact="auto")
+    assert engine.info.kv_cache == "F16/BF16"
+    assert engine.info.exact_widths == frozenset({1, 2, 3, 4})
+    assert answer(engine).claim == "identical"
+    monkeypatch.setattr(library, "supports_gpu", lambda: True)
+    assert load(target, exact="auto").info.kv_cache == "F16/F16"
+    assert load(target, exact="auto", gpu_layers=0).info.kv_cache == "F16/BF16"
+    assert load(target, exact="off", gpu_layers=0).info.kv_cache == "F16/F16"
+
+
 def test_auto_promises_nothing_where_it_would_cost(
     target: Path, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -9,10 +10,13 @@ from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import version
 
-from edgespec.bench.comparability import comparability
 from edgespec.bench.curves import as_cost_curve, measure_curves
-from edgespec.bench.guards import notes
 from edgespec.bench.journal import Curves, Journal, Plan, Prompted
+from edgespec.bench.judging.comparability import comparability
+from edgespec.bench.judging.guards import notes
+from edgespec.bench.judging.summary import summarise
+from edgespec.bench.judging.value import values
+from edgespec.bench.judging.verdict import verdict_sentence
 from edgespec.bench.modes import NATIVE, Mode, parse_modes
 from edgespec.bench.options import BenchOptions
 from edgespec.bench.records import (
@@ -27,9 +31,6 @@ from edgespec.bench.records import (
 from edgespec.bench.runner import Run, conditions, run_prompt, warm_up
 from edgespec.bench.subject import Subject
 from edgespec.bench.suite import Prompt, Suite
-from edgespec.bench.summary import summarise
-from edgespec.bench.value import values
-from edgespec.bench.verdict import verdict_sentence
 from edgespec.catalog.hardware import computer
 from edgespec.errors import BenchError
 
@@ -45,6 +46,7 @@ def run_benchmark(
     options: BenchOptions,
     *,
     command: Sequence[str] = (),
+    start: Conditions | None = None,
     journal: Journal | None = None,
     progress: Progress = lambda what, done: None,
     clock: Callable[[], float] = time.perf_counter,
@@ -52,10 +54,13 @@ def run_benchmark(
 ) -> Result:
     """Measure and judge. Once a prompt is done, Ctrl-C (KeyboardInterrupt) ends it early.
 
-    journal: where an interrupted run is taken up. command: what the user typed, for the record.
+    command: what the user typed, for the record. start: how the machine was before the models
+    were loaded. journal: where an interrupted run is taken up.
     Raises BenchError when nothing could be measured, and what the engine raises.
     """
-    return _Benchmark(subject, suite, options, journal, progress, clock, sleep).run(command)
+    return _Benchmark(subject, suite, options, journal, progress, clock, sleep).run(
+        command, start or conditions()
+    )
 
 
 class _Benchmark:
@@ -82,8 +87,7 @@ class _Benchmark:
         self.resumed = 0
         self.began = self.first_prompt = clock()
 
-    def run(self, command: Sequence[str]) -> Result:
-        start = conditions()
+    def run(self, command: Sequence[str], start: Conditions) -> Result:
         if self.journal:
             plan = Plan(
                 target=self.subject.target_file,
@@ -211,7 +215,7 @@ class _Benchmark:
         reasons = comparability(self.settings, self.suite.builtin, stopped_by is None, skipped)
         return Result(
             created=datetime.now().astimezone().isoformat(timespec="seconds"),
-            command=list(command),
+            command=[os.fsencode(part).decode("utf-8", errors="replace") for part in command],
             stopped_by=stopped_by,
             machine=machine,
             conditions_start=start,
@@ -264,6 +268,7 @@ def _settings(
         exact=subject.exact,
         exact_widths=sorted(widths) if widths is not None else None,
         repacked=subject.repacked,
+        kv_cache=info.kv_cache,
         cooldown_s=options.cooldown_s,
         budget_s=options.budget_s,
         precision=options.precision,

@@ -17,12 +17,28 @@ NAME = "journal.jsonl"
 T = TypeVar("T", bound=Record)
 
 
+# What may differ when a run is continued: no cell depends on it.
+_INCIDENTAL = (
+    *("budget_s", "precision", "watts", "price_kwh"),
+    *("hardware_price", "hardware_years"),
+)
+
+
 class Plan(Record):
-    """The first line of a journal. Only a run of the very same plan may be continued."""
+    """The first line of a journal. Only a run of the same plan may be continued."""
 
     target: ModelFile
     draft: ModelFile | None
     settings: Settings
+
+    def same(self, other: Plan) -> bool:
+        """Whether the cells of both belong together."""
+        alike = dict.fromkeys(_INCIDENTAL)
+        first, second = (
+            one.model_copy(update={"settings": one.settings.model_copy(update=alike)})
+            for one in (self, other)
+        )
+        return first == second
 
 
 class Curves(Record):
@@ -65,7 +81,8 @@ class Journal:
             self._path.unlink(missing_ok=True)
             self._append(plan)
             return
-        if _parse(Plan, lines[0]) != plan:
+        found = _parse(Plan, lines[0])
+        if found is None or not found.same(plan):
             raise BenchError(
                 f"{self._path} belongs to an unfinished run with other settings, models or "
                 "prompts: save elsewhere, or drop it with --restart."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edgespec.bench.comparability import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE
+from edgespec.bench.judging.comparability import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE
 from edgespec.bench.modes import DEFAULT_MODES, parse_modes
 from edgespec.errors import OptionError
 from edgespec.types import SamplingParams

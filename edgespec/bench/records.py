@@ -85,6 +85,7 @@ class Settings(Record):
     exact: str
     exact_widths: list[int] | None
     repacked: bool = Field(description="llama.cpp rearranged the target's weights")
+    kv_cache: str = Field(description="types of the K and V halves")
     cooldown_s: float
     budget_s: float | None
     precision: float | None = Field(description="half width of the interval to stop at")

@@ -19,7 +19,7 @@ from edgespec.decoding.costs import CostCurve
 from edgespec.errors import ContextFullError, EdgespecError
 from edgespec.types import SamplingParams
 
-WARM_UP_TOKENS = 64
+WARM_UP_TOKENS = 32
 
 Announce = Callable[[Prompt, Mode], None]
 """Called before a prompt is asked in a mode."""

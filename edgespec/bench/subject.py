@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,7 +96,8 @@ class _Model(Protocol):
 
 def _model_file(model: _Model) -> ModelFile:
     return ModelFile(
-        name=model.path.name,
+        # A record is UTF-8; file names need not be.
+        name=os.fsencode(model.path.name).decode("utf-8", errors="replace"),
         size_bytes=model.path.stat().st_size,
         sha256=_fingerprint(model.path),
         description=model.description,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DIFFERENT = 3  # the exit code of --strict
 
 _RESULT = "result.json"
+_CURVE_S, _QUICK_CURVE_S = 60.0, 12.0
 _OUTPUTS = ("md", "json", "jsonl", "csv")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -166,7 +167,7 @@ def bench(
         cooldown_s=cooldown,
         budget_s=_seconds(budget),
         precision=_share(precision),
-        curve_s=20.0 if quick else 60.0,
+        curve_s=_QUICK_CURVE_S if quick else _CURVE_S,
         watts=watts,
         price_kwh=price_kwh,
         hardware_price=hardware_price,
@@ -179,7 +180,7 @@ def bench(
     if save:
         _save(result, save)
         typer.echo(f"Saved in {save}: open {save / 'report.md'}", err=True)
-    if journal and result.stopped_by != "ctrl-c":
+    if journal and result.finished:
         journal.end()
     if result.stopped_by == "ctrl-c":
         raise typer.Exit(INTERRUPTED)
@@ -190,7 +191,7 @@ def bench(
 @app.command()
 def show(file: File, output: Output = "md") -> None:
     """Show a saved result once more, without running anything."""
-    from edgespec.bench.files import read_result
+    from edgespec.bench.report.files import read_result
 
     if output not in _OUTPUTS:
         raise OptionError(f"There is no format {output!r}: choose {', '.join(_OUTPUTS)}.")
@@ -203,9 +204,9 @@ def compare(
     second: Annotated[Path, typer.Argument(metavar="B.json", help="Another, of the same suite.")],
 ) -> None:
     """Compare two results, prompt by prompt: how much faster is B than A?"""
-    from edgespec.bench.compare import compare as compared
-    from edgespec.bench.compare import comparison_markdown
-    from edgespec.bench.files import read_result
+    from edgespec.bench.report.comparison import compare as compared
+    from edgespec.bench.report.comparison import comparison_markdown
+    from edgespec.bench.report.files import read_result
 
     a, b = read_result(first), read_result(second)
     typer.echo(comparison_markdown(a, b, compared(a, b)))
@@ -214,7 +215,7 @@ def compare(
 @app.command()
 def schema() -> None:
     """Print the JSON schema of results."""
-    from edgespec.bench.files import schema as of_results
+    from edgespec.bench.report.files import schema as of_results
 
     typer.echo(json.dumps(of_results(), indent=1))
 
@@ -232,15 +233,18 @@ def _measure(
     models: opt.Models, suite: Suite, options: BenchOptions, journal: Journal | None
 ) -> Result:
     from edgespec.bench.benchmark import run_benchmark
+    from edgespec.bench.runner import conditions
     from edgespec.bench.subject import subject_of
     from edgespec.cli.progress import bench_bar
 
+    start = conditions()  # loading is work, too
     with models.loaded() as pair, subject_of(pair) as subject, bench_bar() as progress:
         return run_benchmark(
             subject,
             suite,
             options,
             command=["edgespec", *sys.argv[1:]],
+            start=start,
             journal=journal,
             progress=progress,
         )
@@ -248,8 +252,8 @@ def _measure(
 
 def _journal(directory: Path, restart: bool) -> Journal:
     """Says before any run that it cannot be saved, or that something is there already."""
-    from edgespec.bench.files import check_directory
     from edgespec.bench.journal import Journal
+    from edgespec.bench.report.files import check_directory
 
     check_directory(directory)
     journal = Journal(directory)
@@ -263,7 +267,8 @@ def _journal(directory: Path, restart: bool) -> Journal:
 
 
 def _formatted(result: Result, output: str) -> str:
-    from edgespec.bench import files, report
+    from edgespec.bench.report import files
+    from edgespec.bench.report import markdown as report
 
     form = {
         "md": report.short,
@@ -275,8 +280,9 @@ def _formatted(result: Result, output: str) -> str:
 
 
 def _save(result: Result, directory: Path) -> None:
-    from edgespec.bench import files, report
-    from edgespec.bench.plots import plots
+    from edgespec.bench.plots.draw import plots
+    from edgespec.bench.report import files
+    from edgespec.bench.report import markdown as report
 
     drawn = plots(result)
     files.write(directory / _RESULT, files.to_json(result))

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edgespec.bench import lookup
-from edgespec.bench.axes import Entry, Legend, Scale, label, ratio_ticks
+from edgespec.bench.judging import lookup
+from edgespec.bench.judging.statistics import FASTER, MARGIN, SLOWER
+from edgespec.bench.plots.axes import Entry, Legend, Scale, label, ratio_ticks
+from edgespec.bench.plots.svg import Canvas, fitted, text_width
 from edgespec.bench.records import ALL, BASELINE, Interval, Result, Summary
-from edgespec.bench.statistics import FASTER, MARGIN, SLOWER
-from edgespec.bench.svg import Canvas, fitted, text_width
 
 _WIDTH = 900.0
 _LEAST = 620.0

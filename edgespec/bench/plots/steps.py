@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgespec.bench import lookup
-from edgespec.bench.axes import Entry, Legend, Scale, whole_ticks
+from edgespec.bench.judging import lookup
 from edgespec.bench.modes import AUTO
+from edgespec.bench.plots.axes import Entry, Legend, Scale, whole_ticks
+from edgespec.bench.plots.svg import Canvas, fitted
 from edgespec.bench.records import Cell, Result
-from edgespec.bench.svg import Canvas, fitted
 
 _WIDTH = 900.0
 _MARGIN = 20.0

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from edgespec.bench import pairing
-from edgespec.bench.pairing import ByPrompt, Figure
-from edgespec.bench.records import ALL, BASELINE, Cell, Interval, Summary, Worst
-from edgespec.bench.statistics import (
+from edgespec.bench.judging import pairing
+from edgespec.bench.judging.pairing import ByPrompt, Figure
+from edgespec.bench.judging.statistics import (
     geometric_mean,
     geometric_speedup,
     median,
     percentile,
     verdict_of,
 )
+from edgespec.bench.records import ALL, BASELINE, Cell, Interval, Summary, Worst
 
 _COMPARED = (
     *("speedup", "e2e_speedup", "trace_speedup", "ttft_ratio"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgespec.bench.statistics import FASTER, MARGIN, MIN_PROMPTS, RESAMPLES, SLOWER
+from edgespec.bench.judging.statistics import FASTER, MARGIN, MIN_PROMPTS, RESAMPLES, SLOWER
 
 DEFINITIONS = (
     "plain, mode off: edgespec without a draft, k 0. native: llama.cpp's own loop. auto: edgespec "
@@ -23,7 +23,8 @@ DEFINITIONS = (
     "which keeps the machine's noise out. What the speed-up falls short of it is overhead, heat "
     "or other programs.",
     "e2e: the same ratio of the seconds from asking to the last token. TTFT: seconds to the first "
-    "token, tokenization and the draft model's prefill included.",
+    "token, tokenization included. The draft model reads the prompt after the first token: that "
+    "counts as decoding.",
     f"verdict: faster or slower if the whole interval is above {FASTER:.2f} or below "
     f"{SLOWER:.2f}; same if all of it is within {MARGIN * 100:.0f} % of 1; else, and below "
     f"{MIN_PROMPTS} prompts, not enough data.",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from edgespec.bench.judging.statistics import median
 from edgespec.bench.records import Cell
-from edgespec.bench.statistics import median
 
 Figure = Callable[[Cell], float | None]
 ByPrompt = dict[str, float]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from edgespec.bench import pairing
+from edgespec.bench.judging import pairing
+from edgespec.bench.judging.statistics import FASTER, geometric_speedup, median, variation
 from edgespec.bench.modes import NATIVE
 from edgespec.bench.records import (
     BASELINE,
@@ -16,7 +17,6 @@ from edgespec.bench.records import (
     Settings,
     Skipped,
 )
-from edgespec.bench.statistics import FASTER, geometric_speedup, median, variation
 
 MAX_VARIATION = 0.05
 MAX_DRIFT = 1.05
@@ -48,6 +48,7 @@ def notes(
     baseline = [cell for cell in pairing.of_mode(cells, BASELINE) if cell.error is None]
     found = [
         *_answers(cells, settings),
+        _cut(cells, settings),
         _failed(cells),
         _skipped(skipped),
         _few(cells),
@@ -81,6 +82,35 @@ def _answers(cells: Sequence[Cell], settings: Settings) -> list[str]:
         for kind, differing in kinds.items()
         if differing
     ]
+
+
+def _cut(cells: Sequence[Cell], settings: Settings) -> str:
+    """A fixed k whose passes would be too wide for exact mode is not what its name says."""
+    longest = {
+        mode: max(
+            (k for cell in pairing.of_mode(cells, mode) for k in cell.per_step_drafted), default=0
+        )
+        for mode in settings.modes
+    }
+    widths = settings.exact_widths
+    asked = {mode: int(k) for mode in settings.modes if (k := _fixed_k(mode)) is not None}
+    cut = [
+        f"{mode} to {longest[mode]}"
+        for mode, k in asked.items()
+        if widths is not None and k + 1 not in widths and 0 < longest[mode] < k
+    ]
+    if not cut:
+        return ""
+    return (
+        f"k was cut: {', '.join(cut)}. Wider passes are not bit-identical to plain decoding with "
+        'this target on this machine; "--exact off" allows them.'
+    )
+
+
+def _fixed_k(mode: str) -> int | None:
+    """The k in "k=3", "model:3" or "model:3 (2)"."""
+    number = mode.split(" ")[0].rpartition("=" if "=" in mode else ":")[2]
+    return int(number) if number.isdigit() else None
 
 
 def _failed(cells: Sequence[Cell]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgespec.bench.plot_acceptance import draw as draw_acceptance
-from edgespec.bench.plot_costs import draw as draw_costs
-from edgespec.bench.plot_speedup import draw as draw_speedup
-from edgespec.bench.plot_steps import draw as draw_steps
+from edgespec.bench.plots.acceptance import draw as draw_acceptance
+from edgespec.bench.plots.costs import draw as draw_costs
+from edgespec.bench.plots.speedup import draw as draw_speedup
+from edgespec.bench.plots.steps import draw as draw_steps
 from edgespec.bench.records import Result
 
 PLOTS: dict[str, Callable[[Result], str | None]] = {

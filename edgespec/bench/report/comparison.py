@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from edgespec.bench import pairing
-from edgespec.bench.pairing import Figure
+from edgespec.bench.judging import pairing
+from edgespec.bench.judging.pairing import Figure
+from edgespec.bench.judging.statistics import geometric_mean, geometric_speedup, verdict_of
 from edgespec.bench.records import (
     ALL,
     BASELINE,
@@ -17,14 +18,13 @@ from edgespec.bench.records import (
     Result,
     Verdict,
 )
-from edgespec.bench.report_tables import by_category, interval
-from edgespec.bench.statistics import geometric_mean, geometric_speedup, verdict_of
-from edgespec.bench.tables import name, number, table, text
+from edgespec.bench.report.markup import name, number, table, text
+from edgespec.bench.report.tables import by_category, interval
 from edgespec.errors import BenchError
 
 _MACHINE = ("os", "cpu", "physical_cores", "ram_bytes", "devices", "container", "governor")
 _VERSIONS = ("edgespec", "llama_cpp_python", "llama_cpp_system_info")
-_SETTINGS = ("threads", "gpu_layers", "n_ctx", "exact", "exact_widths", "repacked", "repetitions")
+_SETTINGS = ("threads", "gpu_layers", "n_ctx", "exact", "exact_widths", "repacked", "kv_cache")
 _SHOWN = 60  # characters of a value
 _WORDS = (
     "Ratios are A / B of the seconds per token while decoding, paired by prompt, geometric mean "

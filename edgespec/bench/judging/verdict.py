@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from edgespec.bench.judging.statistics import FASTER, MARGIN
 from edgespec.bench.modes import AUTO, NATIVE
 from edgespec.bench.records import ALL, BASELINE, Interval, Summary
-from edgespec.bench.statistics import FASTER, MARGIN
 
 
 def verdict_sentence(summaries: Sequence[Summary]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from edgespec.bench import lookup
+from edgespec.bench.judging import lookup
 from edgespec.bench.records import ALL, BASELINE, Interval, Result, Summary, Value
-from edgespec.bench.tables import (
+from edgespec.bench.report.markup import (
     milliseconds,
     name,
     narrow_tables,

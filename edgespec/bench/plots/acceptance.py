@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from edgespec.bench import lookup
-from edgespec.bench.axes import Entry, Frame, Legend, Scale, whole_ticks
+from edgespec.bench.judging import lookup
+from edgespec.bench.plots.axes import Entry, Frame, Legend, Scale, whole_ticks
+from edgespec.bench.plots.svg import Canvas, dashed, marker_of, series
 from edgespec.bench.records import Result
-from edgespec.bench.svg import Canvas, dashed, marker_of, series
 
 _WIDTH = 720.0
 _MARGIN = 20.0

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from edgespec.bench import pairing
+from edgespec.bench.judging import pairing
+from edgespec.bench.judging.statistics import mean_difference, median
 from edgespec.bench.modes import NATIVE
 from edgespec.bench.records import BASELINE, Cell, Machine, ModelFile, Settings, Value
-from edgespec.bench.statistics import mean_difference, median
 
 CODE_CATEGORIES = ("code-write", "code-edit", "humaneval")
 

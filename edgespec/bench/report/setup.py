@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from edgespec.bench.records import Conditions, Machine, ModelFile, Result, Settings
-from edgespec.bench.tables import size, text
+from edgespec.bench.report.markup import size, text
 
 
 def setup(result: Result) -> list[str]:
@@ -91,6 +91,7 @@ def _settings(settings: Settings) -> Iterator[str]:
     if settings.exact_widths is not None:
         yield f"exact widths {' '.join(map(str, settings.exact_widths)) or 'none'}"
     yield f"repacked {'yes' if settings.repacked else 'no'}"
+    yield f"KV cache {text(settings.kv_cache)}"
     yield f"cooldown {settings.cooldown_s:g} s"
     for what, chosen, unit in (
         ("budget", settings.budget_s, " s"),

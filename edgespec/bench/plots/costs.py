@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgespec.bench import lookup
-from edgespec.bench.axes import Entry, Frame, Legend, Scale, nice_ticks, whole_ticks
-from edgespec.bench.prediction import Prediction, predictions
+from edgespec.bench.judging import lookup
+from edgespec.bench.judging.prediction import Prediction, predictions
+from edgespec.bench.plots.axes import Entry, Frame, Legend, Scale, nice_ticks, whole_ticks
+from edgespec.bench.plots.svg import Canvas, dashed, marker_of, series
 from edgespec.bench.records import Result
-from edgespec.bench.svg import Canvas, dashed, marker_of, series
 
 _MARGIN = 20.0
 _LEFT = 44.0  # of an axis' numbers

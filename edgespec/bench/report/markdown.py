@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from edgespec.bench import lookup, report_tables
-from edgespec.bench.definitions import DEFINITIONS
+from edgespec.bench.judging import lookup
+from edgespec.bench.judging.prediction import predictions
+from edgespec.bench.judging.verdict import format_speedup
 from edgespec.bench.modes import AUTO, NATIVE
-from edgespec.bench.prediction import predictions
 from edgespec.bench.records import BASELINE, Result, Summary
-from edgespec.bench.report_setup import setup
-from edgespec.bench.tables import name, table, text
-from edgespec.bench.verdict import format_speedup
+from edgespec.bench.report import tables as report_tables
+from edgespec.bench.report.definitions import DEFINITIONS
+from edgespec.bench.report.markup import name, table, text
+from edgespec.bench.report.setup import setup
 
 _ALTERNATIVES = {
     "speedup.svg": "Speed-up by category and mode",

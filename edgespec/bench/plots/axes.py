@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from edgespec.bench.svg import Canvas, fitted, text_width
+from edgespec.bench.plots.svg import Canvas, fitted, text_width
 
 LEGEND_ROW = 18.0
 _SAMPLE = 26.0  # width of the sign before an entry's text

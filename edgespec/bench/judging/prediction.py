@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgespec.bench import lookup
+from edgespec.bench.judging import lookup
 from edgespec.bench.modes import AUTO
 from edgespec.bench.records import Result, Summary
 

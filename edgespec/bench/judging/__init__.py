@@ -1,0 +1,1 @@
+"""What the cells of a run say: estimates, words, cautions."""

@@ -1,0 +1,1 @@
+"""A result as pictures: SVG without any library."""

@@ -1,0 +1,1 @@
+"""A result as text: Markdown, JSON, CSV."""
