@@ -168,7 +168,7 @@ def test_options_that_make_no_sense(options: tuple[str, ...], said: str, capfd: 
         ("", "no prompts"),
         ("nonsense", "line 1"),
         ('{"question_id": 1, "category": "", "turns": ["a"]}', "category"),
-        ('{"question_id": 1, "category": "c", "turns": ["a"]}\n' * 2, "lines 1 and 2"),
+        ('{"question_id": 1, "category": "c", "turns": ["a"]}\n' * 2, "taken already by"),
     ],
 )
 def test_suites_that_cannot_be_read(text: str, said: str, tmp_path: Path, capfd: Capture) -> None:
