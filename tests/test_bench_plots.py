@@ -141,6 +141,15 @@ def test_a_single_width_is_enough() -> None:
     )
 
 
+def test_a_draft_model_s_prompt_does_not_squeeze_the_cost_curve() -> None:
+    wide = made.curve(widths=[1, 2, 256])
+    shown = texts(plots(made.result(draft_curve=wide))["cost_curve.svg"])
+    narrow = texts(plots(made.result(draft_curve=made.curve(widths=[1, 2])))["cost_curve.svg"])
+    assert "8" in shown
+    assert "256" not in shown
+    assert shown == narrow
+
+
 def test_every_mode_and_category_has_its_speedup() -> None:
     shown = texts(plots(run())["speedup.svg"])
     for name in (ALL, *CATEGORIES):

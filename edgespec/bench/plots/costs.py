@@ -27,7 +27,9 @@ def draw(result: Result) -> str | None:
     target = lookup.relative(result.target_curve, unit)
     if not target:
         return None
-    draft = lookup.relative(result.draft_curve, unit)
+    # How long the draft model takes for a prompt is on another scale.
+    widest = target[-1][0]
+    draft = [one for one in lookup.relative(result.draft_curve, unit) if one[0] <= widest]
     predicted = predictions(result)
     legends = [Legend(_PANEL - _MARGIN, _curve_entries(target, draft))]
     if predicted:
