@@ -193,13 +193,13 @@ class Engine:
             return None
         if k == "auto":
             k = self.info.num_draft_tokens
-        if not (isinstance(k, int) and 0 <= k <= MAX_DRAFT_TOKENS):
+        if type(k) is not int or not 0 <= k <= MAX_DRAFT_TOKENS:  # True is no number of tokens
             raise OptionError(
                 f"num_draft_tokens must be auto or between 0 and {MAX_DRAFT_TOKENS}, not {k!r}."
             )
-        if drafter == "auto":
-            drafter = self.info.drafter
-        if k and drafter not in self.info.drafters:
+        named = drafter != "auto"
+        drafter = drafter if named else self.info.drafter
+        if (k or named) and drafter not in self.info.drafters:
             here = ", ".join(self.info.drafters) or "none"
             raise OptionError(f"There is no drafter {drafter!r} here; loaded: {here}.")
         return Fixed(k, drafter, self.info.exact_widths)

@@ -264,8 +264,8 @@ def test_failed_cells_and_skipped_prompts() -> None:
         for name, reason in (("a", "it is too long"), ("b", "it is too long"), ("c", "no time"))
     ]
     note = only(noted(skipped=skipped))
-    assert note == "3 prompts were skipped: it is too long (2); no time (1)."
-    assert only(noted(skipped=skipped[2:])) == "1 prompt was skipped: no time (1)."
+    assert note == "3 prompts were skipped: it is too long (2 of them); no time."
+    assert only(noted(skipped=skipped[2:])) == "1 prompt was skipped: no time."
 
 
 def test_failed_cells_raise_no_other_note() -> None:

@@ -99,7 +99,7 @@ def test_the_short_report_leads_with_the_verdict_and_has_the_figures() -> None:
     ):
         assert part in shown
     assert "## Words" not in shown
-    assert len(shown.splitlines()) < 50
+    assert len(shown.splitlines()) < 60
 
 
 def test_a_run_that_cannot_be_compared_has_no_headline_number() -> None:

@@ -561,3 +561,10 @@ def test_an_unknown_category_is_refused() -> None:
         "The suite quick has no category 'summarize'. Did you mean 'summarise'?"
         " It has: code-write, code-edit, extract, summarise, reason, chat."
     )
+
+
+def test_the_name_of_all_categories_together_is_none_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    path.write_text('{"question_id": 1, "category": "all", "turns": ["a"]}', encoding="utf-8")
+    with pytest.raises(BenchError, match="line 1: the category 'all' is the name of all"):
+        load_suite(str(path))

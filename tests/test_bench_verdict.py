@@ -82,6 +82,10 @@ FASTER = judged(1.42, "faster")
             "auto decodes at 1.42x [1.32, 1.52] of plain speed; k=4 was faster (1.60x).",
         ),
         (
+            [OFF, FASTER, judged(1.6, "not enough data", mode="k=4")],
+            "auto decodes at 1.42x [1.32, 1.52] of plain speed.",
+        ),
+        (
             [OFF, FASTER, judged(1.45, "faster", mode="k=2")],
             "auto decodes at 1.42x [1.32, 1.52] of plain speed.",
         ),

@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
+from edgespec.catalog.lock import locked
+from edgespec.catalog.paths import cache_dir
 from tests.command import PATIENCE_S, Outcome, outcome, run_here, start
 from tests.tiny_gguf import write_tiny_gguf
 
@@ -154,6 +156,8 @@ def test_a_directory_that_cannot_be_written_is_told_before_anything_runs(
         (("-o", "xml"), "md, json, jsonl, csv"),
         (("--temperature", "0.5"), "leave native out"),
         (("--pair", "default"), "not both"),
+        (("--modes", ""), "no mode ''"),
+        (("--restart",), "--save"),
     ],
 )
 def test_options_that_make_no_sense(options: tuple[str, ...], said: str, capfd: Capture) -> None:
@@ -214,6 +218,34 @@ def test_the_same_mode_twice(tiny: Path, prompts: Path, capfd: Capture) -> None:
     assert found["settings"]["modes"] == ["off", "off (2)"]
 
 
+def test_a_mode_without_its_drafter_is_refused_before_anything_is_measured(
+    tiny: Path, prompts: Path, capfd: Capture
+) -> None:
+    done = bench(capfd, tiny, "--suite", str(prompts), "--modes", "off,model:3")
+    assert "Nobody can draft for mode model:3" in done.complaint(2)
+
+
+def test_two_benchmarks_at_once_are_refused(
+    tiny: Path, prompts: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    lock = cache_dir() / "bench.lock"
+    lock.parent.mkdir(parents=True)
+    with locked(lock, lambda: None):
+        done = bench(capfd, tiny, "--suite", str(prompts), "--save", str(tmp_path / "a"))
+    assert "Another benchmark is running" in done.complaint(1)
+    assert bench(capfd, tiny, "--suite", str(prompts), "--modes", "off").code == 0
+
+
+def test_a_directory_stands_for_the_result_in_it(
+    tiny: Path, prompts: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    folder = str(tmp_path / "a")
+    bench(capfd, tiny, "--suite", str(prompts), "--modes", "off", "--save", folder)
+    assert run_here(capfd, "bench", "show", folder).code == 0
+    assert run_here(capfd, "bench", "compare", folder, folder).code == 0
+    assert "cannot be read" in run_here(capfd, "bench", "show", str(tmp_path)).complaint(1)
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="needs POSIX signals")
 def test_ctrl_c_prints_what_is_done_and_the_same_command_goes_on(
     tiny: Path, tmp_path: Path
@@ -250,4 +282,5 @@ def test_ctrl_c_prints_what_is_done_and_the_same_command_goes_on(
     whole = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     assert len(whole["cells"]) == 120
     assert whole["cells"][: len(done["cells"])] == done["cells"]
+    assert any("taken up again" in note for note in whole["notes"])
     assert not journal.exists()

@@ -832,6 +832,8 @@ def test_a_wish_keeps_to_exact_widths(make: Make) -> None:
         ({"num_draft_tokens": -1}, "between 0 and 32, not -1"),
         ({"num_draft_tokens": 33}, "between 0 and 32, not 33"),
         ({"num_draft_tokens": "3"}, "not '3'"),
+        ({"num_draft_tokens": True}, "not True"),
+        ({"num_draft_tokens": 0, "drafter": "model"}, "no drafter 'model' here; loaded: half"),
         ({"num_draft_tokens": 3, "drafter": "model"}, "no drafter 'model' here; loaded: half"),
         ({"drafter": "modell"}, "no drafter 'modell' here; loaded: half"),
     ],

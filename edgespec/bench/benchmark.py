@@ -32,7 +32,7 @@ from edgespec.bench.runner import Run, conditions, run_prompt, warm_up
 from edgespec.bench.subject import Subject
 from edgespec.bench.suite import Prompt, Suite
 from edgespec.catalog.hardware import computer
-from edgespec.errors import BenchError
+from edgespec.errors import BenchError, OptionError
 
 _MIN_PROMPTS = 12
 
@@ -88,6 +88,7 @@ class _Benchmark:
         self.began = self.first_prompt = clock()
 
     def run(self, command: Sequence[str], start: Conditions) -> Result:
+        self._check_drafters()
         if self.journal:
             plan = Plan(
                 target=self.subject.target_file,
@@ -100,6 +101,17 @@ class _Benchmark:
         curves = self._curves()
         stopped_by = self._run_prompts(self._run(curves))
         return self._result(curves, command, start, stopped_by)
+
+    def _check_drafters(self) -> None:
+        """A mode nobody can draft for would fail at every prompt."""
+        loaded = self.subject.engine.info.drafters
+        for mode in self.modes:
+            missing = mode.drafter != "auto" and mode.drafter not in loaded
+            if missing or (mode.drafter == "auto" and mode.k and not mode.native and not loaded):
+                raise OptionError(
+                    f"Nobody can draft for mode {mode.name}: loaded are "
+                    f"{', '.join(loaded) or 'no drafters'}. Add --draft, or leave the mode out."
+                )
 
     def _curves(self) -> Curves:
         if self.journal and self.journal.curves:
@@ -195,6 +207,14 @@ class _Benchmark:
                 halves.append((interval.high - interval.low) / 2 / interval.value)
         return max(halves, default=float("inf"))
 
+    def _resumed(self) -> list[str]:
+        if not self.resumed:
+            return []
+        return [
+            f"The run was taken up again after {self.resumed} prompts; the cost curves are those "
+            "measured when it first began."
+        ]
+
     def _cells(self) -> list[Cell]:
         return [cell for prompted in self.done for cell in prompted.cells]
 
@@ -233,6 +253,7 @@ class _Benchmark:
             not_comparable=reasons,
             notes=[
                 *self.subject.engine.info.notes,
+                *self._resumed(),
                 *notes(
                     cells=cells,
                     skipped=skipped,

@@ -31,14 +31,17 @@ class Plan(Record):
     draft: ModelFile | None
     settings: Settings
 
-    def same(self, other: Plan) -> bool:
-        """Whether the cells of both belong together."""
-        alike = dict.fromkeys(_INCIDENTAL)
-        first, second = (
-            one.model_copy(update={"settings": one.settings.model_copy(update=alike)})
-            for one in (self, other)
-        )
-        return first == second
+    def differences(self, other: Plan) -> list[str]:
+        """Why the cells of both do not belong together; nothing if they do."""
+        found = [
+            name for name in ("target", "draft") if getattr(self, name) != getattr(other, name)
+        ]
+        return found + [
+            name
+            for name in Settings.model_fields
+            if name not in _INCIDENTAL
+            and getattr(self.settings, name) != getattr(other.settings, name)
+        ]
 
 
 class Curves(Record):
@@ -82,10 +85,11 @@ class Journal:
             self._append(plan)
             return
         found = _parse(Plan, lines[0])
-        if found is None or not found.same(plan):
+        others = ["what cannot be read"] if found is None else found.differences(plan)
+        if others:
             raise BenchError(
-                f"{self._path} belongs to an unfinished run with other settings, models or "
-                "prompts: save elsewhere, or drop it with --restart."
+                f"{self._path} belongs to an unfinished run with other settings "
+                f"({', '.join(others)}): save elsewhere, or drop it with --restart."
             )
         self.curves = _parse(Curves, lines[1]) if len(lines) > 1 else None
         if self.curves:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from edgespec.bench.records import ALL
 from edgespec.errors import BenchError
 
 Record = dict[str, Any]
@@ -120,6 +121,8 @@ def _prompt(record: Record, place: str) -> Prompt:
         # They end up in tables and on terminals.
         if not isinstance(value, str) or not value.strip() or not value.isprintable():
             raise _fault(place, f"{key} must be a printable text that is not empty")
+    if category == ALL:
+        raise _fault(place, f"the category {ALL!r} is the name of all categories together")
     if not isinstance(turns, list) or not turns or not all(map(_is_turn, turns)):
         raise _fault(place, "turns must be a list of texts that are not empty")
     return Prompt(question_id, category, tuple(turns))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +15,7 @@ import typer
 from edgespec.cli import options as opt
 from edgespec.cli.groups import grouped
 from edgespec.cli.interrupts import INTERRUPTED
-from edgespec.errors import OptionError
+from edgespec.errors import BenchError, OptionError
 
 if TYPE_CHECKING:
     from edgespec.bench.journal import Journal
@@ -158,8 +160,10 @@ def bench(
 
     if output not in _OUTPUTS:
         raise OptionError(f"There is no format {output!r}: choose {', '.join(_OUTPUTS)}.")
+    if restart and not save:
+        raise OptionError("--restart drops what is in the directory of --save: give that, too.")
     chosen = BenchOptions(
-        modes=modes or DEFAULT_MODES,
+        modes=DEFAULT_MODES if modes is None else modes,
         repetitions=repetitions or (1 if quick else DEFAULT_REPETITIONS),
         **({"max_tokens": max_tokens} if max_tokens else {}),
         temperature=temperature,
@@ -174,8 +178,9 @@ def bench(
         hardware_years=hardware_years,
     )
     prompts = _suite(suite, quick, category or [], limit)
-    journal = _journal(save, restart) if save else None
-    result = _measure(models, prompts, chosen, journal)
+    with _alone():
+        journal = _journal(save, restart) if save else None
+        result = _measure(models, prompts, chosen, journal)
     typer.echo(_formatted(result, output))
     if save:
         _save(result, save)
@@ -195,7 +200,7 @@ def show(file: File, output: Output = "md") -> None:
 
     if output not in _OUTPUTS:
         raise OptionError(f"There is no format {output!r}: choose {', '.join(_OUTPUTS)}.")
-    typer.echo(_formatted(read_result(file), output))
+    typer.echo(_formatted(read_result(_result_in(file)), output))
 
 
 @app.command()
@@ -208,7 +213,7 @@ def compare(
     from edgespec.bench.report.comparison import comparison_markdown
     from edgespec.bench.report.files import read_result
 
-    a, b = read_result(first), read_result(second)
+    a, b = read_result(_result_in(first)), read_result(_result_in(second))
     typer.echo(comparison_markdown(a, b, compared(a, b)))
 
 
@@ -218,6 +223,11 @@ def schema() -> None:
     from edgespec.bench.report.files import schema as of_results
 
     typer.echo(json.dumps(of_results(), indent=1))
+
+
+def _result_in(path: Path) -> Path:
+    """A directory of --save stands for the result in it."""
+    return path / _RESULT if path.is_dir() else path
 
 
 def _suite(name: str | None, quick: bool, categories: list[str], limit: int | None) -> Suite:
@@ -238,16 +248,43 @@ def _measure(
     from edgespec.cli.progress import bench_bar
 
     start = conditions()  # loading is work, too
-    with models.loaded() as pair, subject_of(pair) as subject, bench_bar() as progress:
-        return run_benchmark(
-            subject,
-            suite,
-            options,
-            command=["edgespec", *sys.argv[1:]],
-            start=start,
-            journal=journal,
-            progress=progress,
+    try:
+        with (
+            models.loaded() as pair,
+            subject_of(pair) as subject,
+            bench_bar() as progress,
+        ):
+            return run_benchmark(
+                subject,
+                suite,
+                options,
+                command=["edgespec", *sys.argv[1:]],
+                start=start,
+                journal=journal,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        typer.echo("Stopped before the first prompt was done: nothing to report.", err=True)
+        raise
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One benchmark at a time: two would spoil each other's figures, and share a journal."""
+    from edgespec.catalog.lock import locked
+    from edgespec.catalog.paths import cache_dir
+
+    def busy() -> None:
+        raise BenchError(
+            "Another benchmark is running on this machine, and two would spoil each other's "
+            "figures: wait for it, or stop it."
         )
+
+    with ExitStack() as stack:
+        with suppress(OSError):  # where no lock can be had, the user must know
+            cache_dir().mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(cache_dir() / "bench.lock", busy))
+        yield
 
 
 def _journal(directory: Path, restart: bool) -> Journal:

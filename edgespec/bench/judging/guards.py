@@ -127,7 +127,10 @@ def _skipped(skipped: Sequence[Skipped]) -> str:
     if not skipped:
         return ""
     reasons = Counter(one.reason for one in skipped)
-    listed = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(_NAMED))
+    listed = "; ".join(
+        f"{reason.rstrip('.')} ({count} of them)" if count > 1 else reason.rstrip(".")
+        for reason, count in reasons.most_common(_NAMED)
+    )
     return f"{_count(len(skipped), 'prompt')} skipped: {listed}."
 
 
@@ -237,7 +240,7 @@ def _overhead(cells: Sequence[Cell]) -> str:
         for mode in (BASELINE, NATIVE)
     )
     slower = geometric_speedup(pairing.by_category(cells, pairing.ratios(off, native)))
-    if slower is None or slower.value <= FASTER:
+    if slower is None or slower.low <= 1 or slower.value <= FASTER:
         return ""
     return (
         f"{BASELINE} takes {slower.value:.2f} times [{slower.low:.2f}, {slower.high:.2f}] as long "

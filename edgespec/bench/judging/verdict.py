@@ -53,7 +53,7 @@ def _with_others(chosen: Summary, speculating: Mapping[str, Summary]) -> tuple[s
         # The best of several is partly the luckiest: say how many there were.
         return f"{chosen.mode}, the fastest of {len(speculating)} modes,", ""
     best = max(speculating.values(), key=_value)
-    if _value(best) > _value(chosen) * FASTER:
+    if best.verdict == "faster" and _value(best) > _value(chosen) * FASTER:
         return chosen.mode, f"; {best.mode} was faster ({_value(best):.2f}x)"
     return chosen.mode, ""
 

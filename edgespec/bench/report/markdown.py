@@ -31,7 +31,9 @@ def short(result: Result) -> str:
             headline(result),
             *_speeds(result),
             *_cost_curve(result),
+            *(_value(result) if _priced(result) else ()),
             *_section("Notes", _bullets(map(text, result.notes))),
+            "The report that --save DIR writes explains the words and has the rest.",
         ]
     )
 
@@ -59,6 +61,12 @@ def markdown(result: Result, *, plots: Mapping[str, str] | None = None) -> str:
         *_images(shown, *shown),
     ]
     return _joined(blocks)
+
+
+def _priced(result: Result) -> bool:
+    """Whether the user gave anything to reckon the value with."""
+    settings = result.settings
+    return any(one is not None for one in (settings.watts, settings.hardware_price))
 
 
 def headline(result: Result) -> str:
