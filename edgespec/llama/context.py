@@ -61,6 +61,7 @@ class Context:
         self._window = model.sliding_window
         self._batch = _Batch(self.max_rows)
         self._handle: Any = self._open(model, threads, mixed_cache)
+        self._memory_handle: Any = llama_cpp.llama_get_memory(self._handle)
         self._views: dict[tuple[int, int], Logits] = {}
 
     @property
@@ -72,7 +73,10 @@ class Context:
 
     @property
     def _memory(self) -> Any:
-        return llama_cpp.llama_get_memory(self.handle)
+        # As `handle`, once more: this is read for every row of every pass.
+        if self._memory_handle is None:
+            raise BackendError("The context was used after it was closed.")
+        return self._memory_handle
 
     def _open(self, model: Model, threads: int, mixed_cache: bool) -> Any:
         params = llama_cpp.llama_context_default_params()
@@ -147,7 +151,7 @@ class Context:
         if count == 0:
             return np.empty((0, self.n_vocab), np.float32)
         pointer = llama_cpp.llama_get_logits(handle)
-        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        address = ctypes.addressof(pointer.contents)
         view = self._views.get((address, count))
         if view is None:
             # Making a view costs more than all else here; the address changes only when
@@ -223,7 +227,7 @@ class Context:
         """Free the memory. Idempotent; must come before the model's close."""
         if self._handle is not None:
             llama_cpp.llama_free(self._handle)
-            self._handle = None
+            self._handle = self._memory_handle = None
             self._views.clear()
 
 
@@ -249,16 +253,16 @@ class _AbortFlag:
 
 
 class _Batch:
-    """A llama_batch over numpy arrays, filled without a ctypes call per token."""
+    """A llama_batch over memory of its own."""
 
     def __init__(self, capacity: int) -> None:
-        self._tokens = np.zeros(capacity, np.int32)
-        self._positions = np.zeros(capacity, np.int32)
-        self._counts = np.ones(capacity, np.int32)
-        self._sequences = np.zeros(capacity, np.int32)
-        self._wanted = np.zeros(capacity, np.int8)
-        first = self._sequences.ctypes.data
-        self._pointers = np.arange(capacity, dtype=np.uintp) * np.uintp(4) + np.uintp(first)
+        self._tokens = (llama_cpp.llama_token * capacity)()
+        self._positions = (llama_cpp.llama_pos * capacity)()
+        self._sequences = (llama_cpp.llama_seq_id * capacity)()
+        self._wanted = (ctypes.c_int8 * capacity)()
+        self._counts = (ctypes.c_int32 * capacity)(*[1] * capacity)
+        first, size = ctypes.addressof(self._sequences), ctypes.sizeof(llama_cpp.llama_seq_id)
+        self._pointers = (ctypes.c_void_p * capacity)(*[first + i * size for i in range(capacity)])
         self.struct = llama_cpp.llama_batch()
         for field, array in (
             ("token", self._tokens),
@@ -267,16 +271,16 @@ class _Batch:
             ("seq_id", self._pointers),
             ("logits", self._wanted),
         ):
-            kind = type(getattr(self.struct, field))
-            setattr(self.struct, field, ctypes.cast(array.ctypes.data, kind))
+            setattr(self.struct, field, ctypes.cast(array, type(getattr(self.struct, field))))
 
     def fill(self, rows: Sequence[Row]) -> int:
         """Put `rows` in; returns how many of them want logits."""
         count = len(rows)
-        table = np.array(rows, np.int32)
-        self._sequences[:count] = table[:, 0]
-        self._positions[:count] = table[:, 1]
-        self._tokens[:count] = table[:, 2]
-        self._wanted[:count] = table[:, 3]
+        # A decoding pass has few rows: numpy would cost more for one than this for ten.
+        wanted = [int(row.want_logits) for row in rows]
+        self._sequences[:count] = [row.sequence for row in rows]
+        self._positions[:count] = [row.position for row in rows]
+        self._tokens[:count] = [row.token for row in rows]
+        self._wanted[:count] = wanted
         self.struct.n_tokens = count
-        return int(table[:, 3].sum())
+        return sum(wanted)

@@ -28,6 +28,8 @@ class StopStrings:
         """The text that can be shown now; nothing more once a stop string was found."""
         if self.found is not None:
             return ""
+        if self._automaton.is_empty:
+            return text
         buffer = self._held + text
         for index, character in enumerate(text, start=len(self._held) + 1):
             self._state = self._automaton.step(self._state, character)
@@ -73,6 +75,11 @@ class _Automaton:
         for word in words:
             self._insert(word)
         self._link()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to find."""
+        return len(self._next) == 1
 
     def step(self, state: int, character: str) -> int:
         """The state after one more character."""
