@@ -17,9 +17,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from edgespec.decoding.policy import Fixed
 from edgespec.decoding.scheduler import Scheduler
 from edgespec.errors import (
     ContextFullError,
@@ -30,9 +29,10 @@ from edgespec.errors import (
     TemplateError,
 )
 from edgespec.generation import Generation
-from edgespec.protocols import DraftPolicy, Tokenizer, TokenModel
+from edgespec.policies import DraftTokens, Policies
+from edgespec.protocols import Tokenizer, TokenModel
 from edgespec.text.template import ChatTemplate
-from edgespec.types import MAX_DRAFT_TOKENS, Chunk, Completion, SamplingParams, Step
+from edgespec.types import Chunk, Completion, SamplingParams, Step
 
 T = TypeVar("T")
 Messages = Sequence[Mapping[str, Any]]
@@ -50,7 +50,7 @@ class RequestOptions(TypedDict, total=False):
     messages: Messages | None
     max_tokens: int | None
     stop: Sequence[str] | None
-    num_draft_tokens: int | Literal["auto"]
+    num_draft_tokens: DraftTokens
     drafter: str
     params: SamplingParams | None
     temperature: float
@@ -73,10 +73,10 @@ _NOT_SAMPLING = ("messages", "max_tokens", "stop", "num_draft_tokens", "drafter"
 class EngineInfo:
     """What is loaded, for people to read.
 
-    drafter: who drafts unless a request wishes otherwise, "" for plain decoding. drafters: all
-    that are loaded. exact_widths: the pass widths measured to be
-    bit-identical to plain decoding, None when that was not measured or does not hold.
-    kv_cache: types of its K and V halves.
+    drafter: who drafts unless a request wishes otherwise; "auto" when that is decided at every
+    step, "" for plain decoding. drafters: all that are loaded. exact_widths: the pass widths
+    measured to be bit-identical to plain decoding, None when that was not measured or does not
+    hold. kv_cache: types of its K and V halves.
     notes: things the user should know, one line each.
     """
 
@@ -84,7 +84,7 @@ class EngineInfo:
     draft: str
     drafter: str
     drafters: tuple[str, ...]
-    num_draft_tokens: int
+    num_draft_tokens: DraftTokens
     n_ctx: int
     threads: int
     devices: tuple[str, ...]
@@ -106,6 +106,7 @@ class Engine:
         tokenizer: Tokenizer,
         scheduler: Scheduler,
         template: ChatTemplate | TemplateError,
+        policies: Policies,
         info: EngineInfo,
         close: Callable[[], None],
         clock: Callable[[], float] = time.perf_counter,
@@ -116,6 +117,7 @@ class Engine:
         self._tokenizer = tokenizer
         self._scheduler = scheduler
         self._template = template
+        self._policies = policies
         self._free = close
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._ids = itertools.count(1)
@@ -154,7 +156,7 @@ class Engine:
         max_tokens = options.get("max_tokens")
         if max_tokens is not None and not (isinstance(max_tokens, int) and max_tokens >= 1):
             raise OptionError(f"max_tokens must be a whole number from 1 on, not {max_tokens!r}.")
-        policy = self._policy(
+        policy = self._policies.asked(
             options.get("drafter", "auto"), options.get("num_draft_tokens", "auto")
         )
         sampling = {name: value for name, value in asked.items() if name not in _NOT_SAMPLING}
@@ -186,23 +188,6 @@ class Engine:
         with self._open():
             self._inbox.put(lambda: self._start(generation))
         return generation
-
-    def _policy(self, drafter: str, k: int | Literal["auto"]) -> DraftPolicy | None:
-        """What a request's own wishes amount to; None when it has none."""
-        if drafter == "auto" and k == "auto":
-            return None
-        if k == "auto":
-            k = self.info.num_draft_tokens
-        if type(k) is not int or not 0 <= k <= MAX_DRAFT_TOKENS:  # True is no number of tokens
-            raise OptionError(
-                f"num_draft_tokens must be auto or between 0 and {MAX_DRAFT_TOKENS}, not {k!r}."
-            )
-        named = drafter != "auto"
-        drafter = drafter if named else self.info.drafter
-        if (k or named) and drafter not in self.info.drafters:
-            here = ", ".join(self.info.drafters) or "none"
-            raise OptionError(f"There is no drafter {drafter!r} here; loaded: {here}.")
-        return Fixed(k, drafter, self.info.exact_widths)
 
     def forget(self) -> None:
         """Empty the memory: the next prompt finds no prefix. Raises as `exclusively` does."""

@@ -121,6 +121,7 @@ class Generation:
             claim=self._claim(),
             time_to_first_token_s=(self._first_token or now) - self._submitted,
             total_s=now - self._submitted,
+            steps=tuple(self._steps),
         )
 
     def _claim(self) -> Literal["identical", "same distribution"]:

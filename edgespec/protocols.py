@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -94,6 +94,10 @@ class Tokenizer(Protocol):
         """Whether the model says with `token` that it is done."""
 
 
+More = Callable[[int, Sequence[int], Sequence[float]], bool]
+"""Asked while a draft grows: (sequence, its tokens so far, their confidence) -> go on?"""
+
+
 class Drafter(Protocol):
     """Whoever proposes the next tokens. May be wrong: costs time, never correctness."""
 
@@ -101,17 +105,25 @@ class Drafter(Protocol):
     def name(self) -> str:
         """Shown to the user and stored with every token it placed."""
 
+    @property
+    def copies(self) -> bool:
+        """Whether it copies known text, in microseconds; such a drafter has `after` as well."""
+
     def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
         """A request starts with this prompt. `params.seed` is set."""
 
-    def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
+    def propose(self, limits: Mapping[int, int], more: More | None = None) -> Mapping[int, Draft]:
         """Drafts of at most `limits[sequence]` tokens, for all sequences at once.
 
-        A sequence may be left out. Limits are at least 1.
+        A sequence may be left out. Limits are at least 1. more: asked by drafters to whom every
+        token costs time, before the next one.
         """
 
     def observe(self, sequence: int, emitted: Sequence[int]) -> None:
         """The target emitted these tokens, whoever drafted them."""
+
+    def unread(self, sequence: int) -> int:
+        """How many tokens it must read before it can draft, besides the last one."""
 
     def end(self, sequence: int) -> None:
         """The request is over; its memory may be kept for the next prompt."""
@@ -120,22 +132,33 @@ class Drafter(Protocol):
         """Let go of what was kept for next prompts. Called while no request runs."""
 
 
-class Choice(NamedTuple):
-    """A policy's answer for one sequence: who drafts, how much, and why."""
+class Copier(Drafter, Protocol):
+    """A drafter that copies known text: so cheap that it is asked at every step."""
 
-    drafter: str
+    def after(self, sequence: int, tail: Sequence[int], limit: int) -> Draft | None:
+        """What it would propose if the sequence went on with `tail`."""
+
+
+class Plan(NamedTuple):
+    """A policy's answer for one sequence: the draft to verify, how long it was meant to be, and
+    why."""
+
+    draft: Draft
     k: int
     reason: str
 
 
 class DraftPolicy(Protocol):
-    """Decides how much to draft and from whom."""
+    """Decides how much to draft and from whom, and has it drafted."""
 
-    def choose(self, room: Mapping[int, int]) -> Mapping[int, Choice]:
-        """One choice for every running sequence; `room` is the most it can use."""
+    def plan(
+        self, room: Mapping[int, int], drafters: Mapping[str, Drafter], others: int
+    ) -> Mapping[int, Plan]:
+        """One Plan for every decoding sequence. room: the most tokens each can use.
 
-    def trim(self, draft: Draft) -> Draft:
-        """The part of a finished draft that is worth verifying."""
+        drafters: those it may ask, all of which know the sequences. others: rows that the pass
+        will hold for sequences which are not in `room`.
+        """
 
-    def observe(self, step: Step) -> None:
-        """What came of it."""
+    def observe(self, steps: Sequence[Step]) -> None:
+        """What came of it: the Steps of one pass, those of prompts included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Literal
@@ -103,6 +103,8 @@ class Draft:
     confidence: one value in 0..1 per token, comparable only within one drafter.
     match_length: for copying drafters, how many tokens of context matched.
     candidates: for copying drafters, how many earlier places were considered.
+    passes: for draft models, the rows of each pass that was made for it.
+    sources: who proposed each token, where that was not one alone.
     """
 
     tokens: tuple[int, ...]
@@ -110,6 +112,8 @@ class Draft:
     confidence: tuple[float, ...]
     match_length: int = 0
     candidates: int = 0
+    passes: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -118,13 +122,32 @@ class Draft:
         """The first `length` tokens of this draft."""
         if length >= len(self.tokens):
             return self
-        return Draft(
-            self.tokens[:length],
-            self.source,
-            self.confidence[:length],
-            self.match_length,
-            self.candidates,
+        sources = self.sources[:length]
+        return replace(
+            self,
+            tokens=self.tokens[:length],
+            confidence=self.confidence[:length],
+            sources=sources,
+            source="+".join(dict.fromkeys(sources)) if sources else self.source,
         )
+
+    def then(self, other: Draft) -> Draft:
+        """This draft, continued by another drafter's."""
+        sources = (self.source,) * len(self) + (other.source,) * len(other)
+        return replace(
+            self,
+            tokens=self.tokens + other.tokens,
+            confidence=self.confidence + other.confidence,
+            sources=sources,
+            source="+".join(dict.fromkeys(sources)),
+        )
+
+    def by(self, index: int) -> str:
+        """Who proposed the token at `index`."""
+        return self.sources[index] if self.sources else self.source
+
+
+NO_DRAFT = Draft((), "", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +179,7 @@ class Step:
     other_s: float
     reason: str  # why k is what it is
     finish_reason: FinishReason | None = None
+    draft_passes: tuple[int, ...] = ()  # rows of each pass of the draft model, used or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +250,7 @@ class Completion:
     seed: the seed in use, drawn if none was given.
     claim: "identical" when every pass used a width measured to be bit-identical to plain
         decoding, else "same distribution" (DESIGN section 6).
+    steps: how it came about, pass by pass.
     """
 
     text: str
@@ -237,3 +262,4 @@ class Completion:
     claim: Literal["identical", "same distribution"]
     time_to_first_token_s: float
     total_s: float
+    steps: tuple[Step, ...] = field(default=(), repr=False)

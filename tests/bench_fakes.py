@@ -13,11 +13,11 @@ import numpy as np
 from edgespec.bench.records import ModelFile
 from edgespec.bench.subject import Subject
 from edgespec.bench.suite import Prompt, Suite
-from edgespec.decoding.policy import Fixed
 from edgespec.decoding.scheduler import Scheduler
 from edgespec.drafters.model import ModelDrafter
 from edgespec.engine import Engine, EngineInfo
-from edgespec.protocols import Drafter, Logits, Row
+from edgespec.policies import Policies
+from edgespec.protocols import Drafter, Logits, More, Row
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Draft, SamplingParams
 from tests.fakes import FakeDrafter, FakeModel, FakeTokenizer, Table, hashed_logits
@@ -71,7 +71,7 @@ class TimedDrafter(FakeDrafter):
         best = int(self._table(tokens).argmax())
         return best if right(len(tokens)) else (best + 1) % 256
 
-    def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
+    def propose(self, limits: Mapping[int, int], more: More | None = None) -> Mapping[int, Draft]:
         drafts = super().propose(limits)
         self._clock.work(self._price * sum(map(len, drafts.values())))
         return drafts
@@ -166,10 +166,14 @@ def fake_subject(
     if small:
         drafters = {"model": ModelDrafter(small, V), **drafters}
     first = next(iter(drafters))
+    policies = Policies(
+        drafters=tuple(drafters), drafter=first, k=auto_k, widths=exact, clock=clock
+    )
     engine = Engine(
         model=model,
         tokenizer=FakeTokenizer(),
-        scheduler=Scheduler(model, drafters, Fixed(auto_k, first, exact), clock),
+        scheduler=Scheduler(model, drafters, policies.usual, clock),
+        policies=policies,
         template=ChatTemplate(CHATML, bos="<s>", eos="</s>"),
         info=EngineInfo(
             target="fake",

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgespec.errors import CannotRewindError, DecodeAbortedError
-from edgespec.protocols import Choice, Logits, Row
-from edgespec.types import Draft, SamplingParams, Step
+from edgespec.protocols import Drafter, Logits, More, Plan, Row
+from edgespec.types import NO_DRAFT, Draft, SamplingParams, Step
 
 Table = Callable[[Sequence[int]], NDArray[np.float32]]
 
@@ -136,6 +136,8 @@ class FakeTokenizer:
 class FakeDrafter:
     """Keeps the tokens of each sequence, and asks `guess(tokens, params)` for every token."""
 
+    copies = False
+
     def __init__(self, name: str, guess: Callable[[list[int], SamplingParams], int | None]) -> None:
         self.name = name
         self._guess = guess
@@ -147,7 +149,7 @@ class FakeDrafter:
         self.tokens[sequence] = list(tokens)
         self._params[sequence] = params
 
-    def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
+    def propose(self, limits: Mapping[int, int], more: More | None = None) -> Mapping[int, Draft]:
         drafts = {}
         for sequence, limit in limits.items():
             assert limit >= 1
@@ -165,6 +167,9 @@ class FakeDrafter:
     def observe(self, sequence: int, emitted: Sequence[int]) -> None:
         self.tokens[sequence].extend(emitted)
 
+    def unread(self, sequence: int) -> int:
+        return 0
+
     def end(self, sequence: int) -> None:
         del self.tokens[sequence]
 
@@ -172,7 +177,38 @@ class FakeDrafter:
         assert not self.tokens, "forget while a request runs"
 
 
-class ErraticPolicy:
+class ChoosyPolicy:
+    """A policy for tests: a drafter and k for each sequence, then a part of what was drafted."""
+
+    def choose(self, slot: int) -> tuple[str, int]:
+        raise NotImplementedError
+
+    def trim(self, draft: Draft) -> Draft:
+        return draft
+
+    def plan(
+        self, room: Mapping[int, int], drafters: Mapping[str, Drafter], others: int
+    ) -> Mapping[int, Plan]:
+        plans = {}
+        limits: dict[str, dict[int, int]] = {}
+        for slot, most in room.items():
+            name, k = self.choose(slot)
+            k = max(0, min(k, most))
+            plans[slot] = Plan(NO_DRAFT, k, "choosy")
+            if k:
+                limits.setdefault(name, {})[slot] = k
+        for name, limit in limits.items():
+            for slot, draft in drafters[name].propose(limit).items():
+                if not draft:
+                    continue  # only read
+                plans[slot] = plans[slot]._replace(draft=self.trim(draft))
+        return plans
+
+    def observe(self, steps: Sequence[Step]) -> None:
+        pass
+
+
+class ErraticPolicy(ChoosyPolicy):
     """Any drafter, any k, different at every step: what timing could do at worst."""
 
     def __init__(self, drafters: Sequence[str], seed: int, largest: int = 8) -> None:
@@ -180,21 +216,11 @@ class ErraticPolicy:
         self._random = random.Random(seed)
         self._largest = largest
 
-    def choose(self, room: Mapping[int, int]) -> Mapping[int, Choice]:
-        return {
-            slot: Choice(
-                self._random.choice(self._drafters),
-                max(0, min(most, self._random.randint(0, self._largest))),
-                "erratic",
-            )
-            for slot, most in room.items()
-        }
+    def choose(self, slot: int) -> tuple[str, int]:
+        return self._random.choice(self._drafters), self._random.randint(0, self._largest)
 
     def trim(self, draft: Draft) -> Draft:
         return draft.cut(self._random.randint(0, len(draft)))
-
-    def observe(self, step: Step) -> None:
-        pass
 
 
 class Ticks:

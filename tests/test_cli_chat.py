@@ -70,7 +70,7 @@ def test_a_script_of_lines(script: Callable[..., Outcome]) -> None:
     answers = result.out.splitlines()
     assert len(answers) == 2
     lines = result.err.splitlines()
-    assert lines[0].startswith("tiny.gguf | drafts by n-gram, k=3 | ")
+    assert lines[0].startswith("tiny.gguf | drafts by n-gram, as it pays | ")
     assert sum(" | seed 1 | " in line for line in lines) == 2
     assert any(line.startswith("6 tokens in 4 steps, ") for line in lines)
     assert any(line.startswith("/reset ") for line in lines)

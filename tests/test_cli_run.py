@@ -106,7 +106,7 @@ def test_stop(tiny: Path, capfd: Capture) -> None:
 
 def test_a_draft_model(tiny: Path, tmp_path: Path, capfd: Capture) -> None:
     draft = write_tiny_gguf(tmp_path / "draft.gguf", noise=0.05)
-    result = run_here(capfd, *on(tiny, "--draft", str(draft), "-n", "20"))
+    result = run_here(capfd, *on(tiny, "--draft", str(draft), "-n", "20", "-k", "3"))
     assert " | drafts by model | acceptance " in result.statistics()
     assert result.out == run_here(capfd, *on(tiny, "-k", "0", "-n", "20")).out
 
@@ -294,3 +294,20 @@ def test_the_default_model_says_something(default_model_path: Path, capfd: Captu
     result = run_here(capfd, "run", "--raw", "The capital of France is", *arguments)
     assert "Paris" in result.out
     result.statistics()
+
+
+def test_explain_says_why(tiny: Path, capfd: Capture) -> None:
+    result = run_here(capfd, *on(tiny, "-n", "40", "--explain"))
+    for words in ("What passes cost", "Tokens drafted per step", "one choice been made for good"):
+        assert words in result.err
+    found = record(capfd, *on(tiny, "-n", "40", "--explain", "--json"))
+    assert set(found["explanation"]["choices"]) >= {"adaptive", "plain", "n-gram 3"}
+    assert all(seconds > 0 for seconds in found["explanation"]["choices"].values())
+
+
+def test_there_is_nothing_to_explain_about_a_fixed_choice(tiny: Path, capfd: Capture) -> None:
+    result = run_here(capfd, *on(tiny, "-k", "3", "--explain"))
+    assert result.code == 2
+    assert "leave -k out" in result.err
+    result = run_here(capfd, *on(tiny, "-n", "4", "--drafter", "none", "--explain"))
+    assert "Nothing to explain" in result.err

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from edgespec.decoding.costs import WIDTHS, CostCurve, Measurement
+from edgespec.decoding.calibration import TARGET_WIDTHS, WIDTHS, Measurement, calibrate
+from edgespec.decoding.costs import CostCurve, LiveCosts, monotone
 from tests.bench_fakes import VirtualClock
 from tests.fakes import FakeModel, hashed_logits
 
@@ -109,3 +113,136 @@ def test_too_little_text_is_refused() -> None:
 def test_between_the_points_and_beyond(width: int, seconds: float) -> None:
     curve = CostCurve(0, {1: 1.0, 3: 2.0, 4: 4.0, 8: 8.0}, {})
     assert curve.at(width) == pytest.approx(seconds)
+
+
+# Costs while the model is at work.
+
+TRUE = {1: 1.0, 2: 1.5, 4: 2.0, 8: 4.0, 32: 12.0}
+
+
+def live(seconds: dict[int, float] | None = None, growth: float = 0.0) -> LiveCosts:
+    return LiveCosts(CostCurve(100, seconds or TRUE, {}), growth)
+
+
+def test_throttling_reaches_all_widths_within_twenty_passes_of_one() -> None:
+    costs = live()
+    for _ in range(30):
+        costs.observe(1, 100, 1.0)
+        costs.observe(4, 100, 2.0)
+    for _ in range(20):
+        costs.observe(1, 100, 2.0)
+    assert costs.at(1, 100) == pytest.approx(2.0, rel=0.03)
+    assert costs.at(4, 100) == pytest.approx(4.0, rel=0.15)
+    assert costs.at(8, 100) == pytest.approx(8.0, rel=0.25)  # never seen
+
+
+def test_one_pass_that_was_held_up_changes_little() -> None:
+    costs = live()
+    for _ in range(30):
+        costs.observe(1, 100, 1.0)
+    costs.observe(1, 100, 50.0)
+    assert costs.at(1, 100) < 1.1
+    assert costs.at(8, 100) < 4.4
+
+
+def test_a_width_that_was_mismeasured_is_corrected_alone() -> None:
+    """Catches one error that makes all other widths wrong: T(2) is off by a third."""
+    costs = live()
+    for _ in range(40):
+        costs.observe(1, 100, 1.0)
+    for _ in range(5):
+        costs.observe(2, 100, 2.0)
+        costs.observe(1, 100, 1.0)
+    assert costs.at(2, 100) == pytest.approx(2.0, rel=0.05)
+    assert costs.at(1, 100) == pytest.approx(1.0, rel=0.05)
+    assert costs.at(8, 100) == pytest.approx(4.0, rel=0.15)
+
+
+def test_noise_is_averaged_out() -> None:
+    draw = random.Random(1)
+    costs = live()
+    for _ in range(200):
+        for n in (1, 2, 4):
+            costs.observe(n, 100, TRUE[n] * math.exp(draw.gauss(0.0, 0.08)))
+    for n in (1, 2, 4, 8):
+        assert costs.at(n, 100) == pytest.approx(TRUE[n], rel=0.1)
+
+
+def test_passes_grow_with_the_context_by_rows_and_depth() -> None:
+    costs = live(growth=0.001)
+    assert costs.at(1, 100) == 1.0
+    assert costs.at(1, 1100) == pytest.approx(2.0)
+    assert costs.at(4, 1100) == pytest.approx(6.0)
+    assert live(growth=1.0).at(1, 0) > 0  # mismeasured, but never free
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_a_clock_that_stands_still_is_ignored(seconds: float) -> None:
+    costs = live()
+    costs.observe(1, 100, seconds)
+    assert costs.at(1, 100) == 1.0
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12))
+def test_a_smoothed_curve_never_falls_and_keeps_its_mean(values: list[float]) -> None:
+    smooth = monotone(values)
+    assert smooth == sorted(smooth)
+    assert sum(smooth) == pytest.approx(sum(values))
+    if values == sorted(values):
+        assert smooth == pytest.approx(values)
+
+
+def test_wider_than_listed_is_as_measured() -> None:
+    costs = live()
+    costs.observe(256, 100, 96.0)
+    assert costs.at(256, 100) == pytest.approx(96.0)
+
+
+# Calibration.
+
+
+class Grows(Model):
+    """A pass over n rows costs n ** 0.5 seconds, and 0.01 for each row and token before it."""
+
+    def decode(self, rows):  # type: ignore[no-untyped-def]
+        held = len(self.memory[rows[0].sequence])
+        self._clock.work(len(rows) ** 0.5 + 0.01 * len(rows) * held - len(rows) ** 2)
+        return super().decode(rows)
+
+
+def test_calibration_finds_curve_and_growth() -> None:
+    clock = VirtualClock()
+    model = Grows(clock)
+    costs = calibrate(model, [1, 2, 3], TARGET_WIDTHS, clock=clock)
+    live = costs.live()
+    for n in (1, 2, 5, 16):
+        for depth in (50, 300):
+            assert live.at(n, depth) == pytest.approx(n**0.5 + 0.01 * n * depth, rel=0.01)
+    assert costs.rebuild == 0.0
+    assert model.memory[0] == []
+
+
+class Rebuilds(Model):
+    """A pass costs 1 second more after one of another width."""
+
+    before = 0
+
+    def decode(self, rows):  # type: ignore[no-untyped-def]
+        self._clock.work(len(rows) != self.before)
+        self.before = len(rows)
+        return super().decode(rows)
+
+
+def test_calibration_finds_what_a_changed_width_costs() -> None:
+    clock = VirtualClock()
+    costs = calibrate(Rebuilds(clock), [1], (1, 2, 4), clock=clock)
+    assert costs.rebuild == pytest.approx(1.0)
+    assert costs.curve.seconds == {1: 1.0, 2: 4.0, 4: 16.0}
+
+
+@pytest.mark.parametrize("options", [{"n_ctx": 1}, {"n_ctx": 20}, {"rewind_depth": 0}])
+def test_calibration_makes_do_with_little_room(options: dict[str, float]) -> None:
+    clock = VirtualClock()
+    costs = calibrate(Model(clock, **options), [1], TARGET_WIDTHS, clock=clock)
+    assert costs.curve.seconds[1] == 1.0
+    assert costs.live().at(4, 10) > 0

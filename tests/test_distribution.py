@@ -26,9 +26,9 @@ from edgespec.decoding.stats import collect
 from edgespec.decoding.verify import Verdict, verify
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
-from edgespec.protocols import Choice, Drafter, Logits
+from edgespec.protocols import Drafter, Logits, More
 from edgespec.types import Draft, SamplingParams, Step
-from tests.fakes import FakeDrafter, FakeModel, Table, Ticks, hashed_logits
+from tests.fakes import ChoosyPolicy, FakeDrafter, FakeModel, Table, Ticks, hashed_logits
 from tests.test_sampling import slow_law
 
 Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ class Weighed(FakeDrafter):
         self._here = here
         self._known: dict[tuple[int, ...], float] = {}
 
-    def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
+    def propose(self, limits: Mapping[int, int], more: More | None = None) -> Mapping[int, Draft]:
         drafts = super().propose(limits)
         return {
             slot: replace(draft, confidence=self._weigh(self.tokens[slot], draft.tokens))
@@ -142,7 +142,7 @@ def all_drafters(here: World) -> dict[str, Drafter]:
     }
 
 
-class Adversary:
+class Adversary(ChoosyPolicy):
     """Chooses by what the last draft said and what became of it; trims by token and confidence."""
 
     def __init__(self, names: Sequence[str], seed: int) -> None:
@@ -153,16 +153,13 @@ class Adversary:
         self._accepted: dict[int, int] = {}
         self.dropped = 0
 
-    def choose(self, room: Mapping[int, int]) -> Mapping[int, Choice]:
-        return {slot: self._choose(slot, most) for slot, most in room.items()}
-
-    def _choose(self, slot: int, most: int) -> Choice:
+    def choose(self, slot: int) -> tuple[str, int]:
         k = self._random.randint(0, LARGEST)
         if self._random.random() < 0.5:
             # Long after an unlikely draft, short after a likely one, none after a success.
             k = round(LARGEST * (1 - self._confidence))
             k = 0 if self._accepted.get(slot, 0) > 2 else k
-        return Choice(self._random.choice(self._names), max(0, min(k, most)), "adversary")
+        return self._random.choice(self._names), k
 
     def trim(self, draft: Draft) -> Draft:
         gate = self._random.choice([lows, highs, small_ids, up_to_an_odd_one] + [everything] * 4)
@@ -171,8 +168,9 @@ class Adversary:
         self._confidence = draft.confidence[-1]
         return kept
 
-    def observe(self, step: Step) -> None:
-        self._accepted[step.sequence] = step.accepted
+    def observe(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._accepted[step.sequence] = step.accepted
 
 
 def first(flags: Sequence[bool]) -> int:
@@ -199,20 +197,17 @@ def everything(draft: Draft, level: float) -> int:
     return len(draft)
 
 
-class OneGate:
+class OneGate(ChoosyPolicy):
     """Always the draft model; drops tokens it was not sure of: harmless under coupling only."""
 
     def __init__(self, level: float) -> None:
         self._level = level
 
-    def choose(self, room: Mapping[int, int]) -> Mapping[int, Choice]:
-        return {slot: Choice("model", max(0, min(3, most)), "gate") for slot, most in room.items()}
+    def choose(self, slot: int) -> tuple[str, int]:
+        return "model", 3
 
     def trim(self, draft: Draft) -> Draft:
         return draft.cut(lows(draft, self._level))
-
-    def observe(self, step: Step) -> None:
-        pass
 
 
 # --- running and counting ---------------------------------------------------------------------

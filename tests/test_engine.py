@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgespec.decoding.policy import Fixed
 from edgespec.decoding.sampling import Sampler
 from edgespec.decoding.scheduler import Scheduler
 from edgespec.engine import Engine, EngineInfo
@@ -26,6 +25,7 @@ from edgespec.errors import (
     TemplateError,
 )
 from edgespec.generation import Chunks, Generation
+from edgespec.policies import Policies
 from edgespec.protocols import Logits, Row
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Chunk, Completion, SamplingParams
@@ -122,12 +122,14 @@ class Loaded:
             right = Sampler(params).sample(table(tokens), tokens)
             return right if len(tokens) % 3 else (right + 1) % 256
 
+        policies = Policies(drafters=("half",), drafter="half", k=k, widths=exact)
         self.engine = Engine(
             model=self.model,
             tokenizer=tokenizer or FakeTokenizer(),
             scheduler=Scheduler(
-                self.model, {"half": FakeDrafter("half", half)}, Fixed(k, "half", exact), Ticks()
+                self.model, {"half": FakeDrafter("half", half)}, policies.usual, Ticks()
             ),
+            policies=policies,
             template=template or ChatTemplate(CHATML, bos="<s>", eos="</s>"),
             info=EngineInfo(
                 target="fake",

@@ -26,13 +26,18 @@ LAYERS: dict[str, set[str]] = {
     "llama": _SEAMS,
     "catalog": {"errors"},
     "generation": _BELOW_ENGINE,
-    "engine": _BELOW_ENGINE | {"generation"},
-    "loading": _BELOW_ENGINE | {"drafters", "llama", "catalog", "generation", "engine"},
+    "policies": _SEAMS | {"decoding"},
+    "engine": _BELOW_ENGINE | {"generation", "policies"},
+    "measuring": _BELOW_ENGINE | {"llama", "catalog"},
+    "assembly": _BELOW_ENGINE | {"drafters", "llama", "catalog", "policies", "engine", "measuring"},
+    "loading": _SEAMS | {"llama", "catalog", "engine", "measuring", "assembly"},
+    "explaining": _SEAMS | {"decoding", "drafters"},
     # Measures through the engine and the seams; the parts of a pair come from loading.
-    "bench": _BELOW_ENGINE | {"drafters", "catalog", "engine", "loading"},
+    "bench": _BELOW_ENGINE | {"drafters", "catalog", "policies", "engine", "loading"},
     # The command line shows, it does not compute: no model, no scheduler.
     "cli": _RECORDS
-    | {"decoding.stats", "catalog", "generation", "engine", "loading", "bench", "tui", ""},
+    | {"decoding.stats", "catalog", "generation", "engine", "measuring", "loading", "bench"}
+    | {"explaining", "tui", ""},
     "tui": _RECORDS | {"engine", ""},
     "": _RECORDS | {"engine", "loading"},  # edgespec/__init__.py: the public names
     "__main__": {"cli"},

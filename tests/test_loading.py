@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgespec import loading
+from edgespec import assembly, loading, measuring
 from edgespec.catalog.paths import cache_dir
+from edgespec.decoding import calibration
 from edgespec.engine import Engine
 from edgespec.errors import (
     BackendError,
@@ -75,7 +77,7 @@ class Watch:
             self.probed.append(model.repack)
             return real(context, vocabulary)
 
-        monkeypatch.setattr(loading, "probe_widths", probe)
+        monkeypatch.setattr(measuring, "probe_widths", probe)
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
         init, close = kind.__init__, kind.close
@@ -109,7 +111,7 @@ def answer(engine: Engine, **options: Any) -> Completion:
 def test_a_target_alone_is_drafted_for_by_ngrams(target: Path, load: Load) -> None:
     info = load(target).info
     assert (info.target, info.draft, info.drafter) == ("target.gguf", "", "n-gram")
-    assert info.num_draft_tokens == loading.DEFAULT_DRAFT_TOKENS
+    assert info.num_draft_tokens == "auto"
     assert info.n_ctx == 512  # as it was trained
     assert info.threads == 1
     assert len(info.devices) == len(library.devices())
@@ -117,34 +119,126 @@ def test_a_target_alone_is_drafted_for_by_ngrams(target: Path, load: Load) -> No
 
 
 def test_a_draft_model_drafts(target: Path, draft: Path, load: Load) -> None:
-    engine = load(target, draft=draft)
+    engine = load(target, draft=draft, num_draft_tokens=3)
     assert (engine.info.draft, engine.info.drafter) == ("draft.gguf", "model")
     stats = answer(engine).stats
     assert 0 < stats.by_drafter["model"][1] < stats.by_drafter["model"][0]
 
 
 @pytest.mark.parametrize(
-    ("options", "drafter", "k"),
+    ("options", "drafter", "k", "drafters"),
     [
-        ({}, "model", 3),
-        ({"drafter": "model"}, "model", 3),
-        ({"drafter": "n-gram"}, "n-gram", 3),
-        ({"drafter": "none"}, "", 0),
-        ({"num_draft_tokens": 0}, "", 0),
-        ({"num_draft_tokens": 5}, "model", 5),
-        ({"num_draft_tokens": MAX_WIDTH - 1, "drafter": "n-gram"}, "n-gram", MAX_WIDTH - 1),
+        ({}, "n-gram", "auto", ("n-gram",)),  # the draft model is as dear as the target
+        ({"remember": False}, "auto", "auto", ("model", "n-gram")),
+        ({"drafter": "model"}, "model", "auto", ("model",)),
+        ({"drafter": "n-gram"}, "n-gram", "auto", ("n-gram",)),
+        ({"drafter": "none"}, "", 0, ()),
+        ({"num_draft_tokens": 0}, "", 0, ()),
+        ({"num_draft_tokens": 5}, "model", 5, ("model", "n-gram")),
+        ({"num_draft_tokens": 5, "drafter": "model"}, "model", 5, ("model",)),
+        ({"num_draft_tokens": 32, "drafter": "n-gram"}, "n-gram", 32, ("n-gram",)),
     ],
 )
-def test_drafter_and_k(
-    options: dict[str, Any], drafter: str, k: int, target: Path, draft: Path, load: Load
+def test_drafters_and_k(
+    options: dict[str, Any],
+    drafter: str,
+    k: int | str,
+    drafters: tuple[str, ...],
+    target: Path,
+    draft: Path,
+    load: Load,
 ) -> None:
     wants_model = options.get("drafter") in (None, "model")
     engine = load(target, draft=draft if wants_model else None, **options)
-    assert (engine.info.drafter, engine.info.num_draft_tokens) == (drafter, k)
-    assert engine.info.draft == ("draft.gguf" if drafter == "model" else "")
+    info = engine.info
+    assert (info.drafter, info.num_draft_tokens, info.drafters) == (drafter, k, drafters)
+    assert info.draft == ("draft.gguf" if "model" in drafters else "")
     stats = answer(engine).stats
-    assert set(stats.by_drafter) <= {drafter}
-    assert max(stats.lengths) <= k
+    assert {name for joined in stats.by_drafter for name in joined.split("+")} <= set(drafters)
+    if k != "auto":
+        assert max(stats.lengths) <= k  # type: ignore[operator]
+
+
+# What is measured and learned.
+
+
+def test_a_draft_model_that_cannot_pay_is_not_kept_and_that_is_said_with_numbers(
+    target: Path, draft: Path, load: Load, watch: Watch
+) -> None:
+    engine = load(target, draft=draft)
+    (note,) = [note for note in engine.info.notes if "not kept" in note]
+    assert re.search(r"draft.gguf .* takes [\d.]+ ms, one of the target [\d.]+ ms", note)
+    assert "--drafter model keeps it" in note
+    assert watch.closed == ["Context", "Model"]
+    assert answer(engine).tokens == answer(load(target, num_draft_tokens=0)).tokens
+    insisted = load(target, draft=draft, drafter="model")
+    assert not any("not kept" in note for note in insisted.info.notes)
+
+
+def test_costs_are_measured_once(target: Path, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibrated = []
+    real = calibration.calibrate
+
+    def calibrate(*arguments: Any, **options: Any) -> Any:
+        calibrated.append(arguments)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(measuring, "calibrate", calibrate)
+    for _ in range(2):
+        load(target).close()
+    assert len(calibrated) == 1
+    load(target, num_draft_tokens=3).close()
+    load(target, num_draft_tokens=0).close()
+    assert len(calibrated) == 1, "a fixed k needs no costs"
+    load(target, threads=2).close()
+    assert len(calibrated) == 2
+
+
+def kept(measured: str) -> list[Path]:
+    folder = cache_dir() / "measurements"
+    files = folder.iterdir() if folder.is_dir() else []
+    return [file for file in files if f'"{measured}"' in file.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda value: {},
+        lambda value: value | {"seconds": {}},
+        lambda value: value | {"seconds": {"1": 0.0}},
+        lambda value: value | {"seconds": {"1": float("nan")}},
+        lambda value: value | {"growth": -1.0},
+        lambda value: value | {"rebuild": "much"},
+    ],
+)
+def test_spoilt_costs_are_measured_anew(
+    spoil: Callable[[dict[str, Any]], Any], target: Path, load: Load
+) -> None:
+    load(target).close()
+    (file,) = kept("costs of passes")
+    whole = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(whole | {"value": spoil(whole["value"])}), encoding="utf-8")
+    load(target).close()
+    again = json.loads(file.read_text(encoding="utf-8"))
+    assert again["value"].keys() == whole["value"].keys()
+    assert all(0 < seconds < 10 for seconds in again["value"]["seconds"].values())
+
+
+def test_what_was_learned_is_kept_for_the_next_time(target: Path, load: Load) -> None:
+    pair = loading.load_pair(target=target, threads=1, exact="off")
+    answer(pair.engine)
+    assert pair.knowledge is not None
+    learned = pair.knowledge.state()
+    pair.engine.close()
+    assert len(kept("what drafts are worth")) == 1
+    again = loading.load_pair(target=target, threads=1, exact="off")
+    assert again.knowledge is not None
+    assert again.knowledge.state() == json.loads(json.dumps(learned))
+    again.engine.close()
+    fresh = loading.load_pair(target=target, threads=1, exact="off", remember=False)
+    assert fresh.knowledge is not None
+    assert fresh.knowledge.state() != learned
+    fresh.engine.close()
 
 
 def test_every_drafter_and_k_gives_the_same_answer(target: Path, draft: Path, load: Load) -> None:
@@ -210,7 +304,7 @@ def test_a_recurrent_target_runs_plain_and_says_so(
     path = write_tiny_gguf(tmp_path / "recurrent.gguf", arch=arch, quant="Q8_0")
     for options in ({}, {"draft": draft}, {"num_draft_tokens": 5, "exact": "auto"}):
         engine = load(path, **options)
-        assert (engine.info.drafter, engine.info.num_draft_tokens) == ("", 0)
+        assert (engine.info.drafter, engine.info.drafters) == ("", ())
         assert any("keeps a recurrent state: it runs plain" in note for note in engine.info.notes)
         first = answer(engine)
         assert first.stats.drafted == 0
@@ -225,24 +319,21 @@ def test_a_recurrent_draft_model_works_and_is_called_slow(
     arch: str, target: Path, tmp_path: Path, load: Load
 ) -> None:
     path = write_tiny_gguf(tmp_path / "recurrent.gguf", arch=arch, quant="Q8_0")
-    engine = load(target, draft=path)
+    engine = load(target, draft=path, num_draft_tokens=3)
     assert any("reads the whole text again" in note for note in engine.info.notes)
     got = answer(engine)
     assert got.stats.by_drafter["model"][0] > 0
     assert got.tokens == answer(load(target, num_draft_tokens=0)).tokens
 
 
-def test_a_draft_model_with_less_context_drafts_as_far_as_it_reaches(
+def test_a_draft_model_with_less_context_goes_on_with_the_end_of_the_text(
     target: Path, tmp_path: Path, load: Load
 ) -> None:
     small = write_tiny_gguf(tmp_path / "small.gguf", quant="Q8_0", noise=0.05, n_ctx_train=64)
-    engine = load(target, draft=small)
-    assert any("drafts only in the first 64 tokens" in note for note in engine.info.notes)
-    generation = engine.submit(PROMPT, **{**WARM, "max_tokens": 100})
-    got = generation.result()
-    reach = max(step.position + step.drafted for step in generation._steps if step.drafted)
-    assert reach <= 65  # the last token drafted is not decoded
-    assert got.tokens == answer(load(target, num_draft_tokens=0), max_tokens=100).tokens
+    engine = load(target, draft=small, num_draft_tokens=3)
+    got = engine.generate(PROMPT, **{**WARM, "max_tokens": 200})
+    assert max(step.position for step in got.steps if step.drafted) > 150
+    assert got.tokens == answer(load(target, num_draft_tokens=0), max_tokens=200).tokens
 
 
 def test_many_sequences_with_long_drafts_fit_into_one_pass(
@@ -277,12 +368,12 @@ def script(
         differences = {width: 0.0 if width <= widest else 0.5 for width in WIDTHS}
         return WidthProbe(differences, {1: 1.0 if repack else seconds, PROMPT_PIECE: 0.0})
 
-    monkeypatch.setattr(loading._Loader, "_probe", probe)
+    monkeypatch.setattr(measuring.Measuring, "widths", probe)
     return asked
 
 
 def test_exact_off_measures_nothing(target: Path, load: Load, watch: Watch) -> None:
-    engine = load(target, exact="off", draft=target)
+    engine = load(target, exact="off", draft=target, num_draft_tokens=3)
     assert watch.probed == []
     assert engine.info.exact_widths is None
     got = answer(engine)
@@ -320,7 +411,7 @@ def test_a_mixed_cache_is_used_where_it_makes_widths_identical(
         differences = {width: 0.0 if mixed and width < 5 else 0.5 for width in WIDTHS}
         return WidthProbe(differences, {1: 1.0, PROMPT_PIECE: 0.0})
 
-    monkeypatch.setattr(loading._Loader, "_probe", probe)
+    monkeypatch.setattr(measuring.Measuring, "widths", probe)
     engine = load(target, draft=draft, exact="auto")
     assert engine.info.kv_cache == "F16/BF16"
     assert engine.info.exact_widths == frozenset({1, 2, 3, 4})
@@ -392,7 +483,7 @@ def test_spoilt_measurements_are_made_anew(
 ) -> None:
     first = load(target, exact="on")
     measured = len(watch.probed)
-    files = list((cache_dir() / "measurements").iterdir())
+    files = kept("pass widths at two depths")
     assert len(files) == measured
     for file in files:
         text = file.read_text(encoding="utf-8")
@@ -497,8 +588,9 @@ def test_a_pair_of_the_user_with_another_draft(
         '[pairs.mine]\ntarget = "big"\ndraft = "small"\n',
         encoding="utf-8",
     )
-    assert load(pair="mine").info.draft == "draft.gguf"
-    assert load(pair="mine", draft=target).info.draft == "target.gguf"
+    assert load(pair="mine", num_draft_tokens=3).info.draft == "draft.gguf"
+    other = load(pair="mine", draft=target, num_draft_tokens=3)
+    assert other.info.draft == "target.gguf"
     assert load("big").info.draft == ""
     assert load(pair="big").info.draft == ""
 
@@ -509,7 +601,7 @@ def test_a_pair_of_the_user_with_another_draft(
 def test_close_frees_contexts_before_their_models(
     target: Path, draft: Path, load: Load, watch: Watch
 ) -> None:
-    engine = load(target, draft=draft)
+    engine = load(target, draft=draft, drafter="model")
     assert len(watch.open) == 4
     answer(engine)
     engine.close()
@@ -549,9 +641,15 @@ def test_a_failed_load_frees_everything(
     def fail(*_arguments: Any, **_options: Any) -> None:
         raise BackendError("no thread")
 
-    for name in ("probe_widths", "Scheduler", "Engine", "_template"):
+    for module, name in (
+        (measuring, "probe_widths"),
+        (measuring, "calibrate"),
+        (assembly, "Scheduler"),
+        (assembly, "Engine"),
+        (assembly, "_template"),
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(loading, name, fail)
+            patch.setattr(module, name, fail)
             with pytest.raises(BackendError):
                 load(target, draft=draft, exact="on", gpu_layers=0)
         assert watch.open == [], name

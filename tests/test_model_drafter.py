@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -152,3 +152,100 @@ def test_what_is_forgotten_is_read_again() -> None:
     assert emitted(again) == emitted(first) == plain(logits, prompt, GREEDY, 12)
     assert again[0].cached == 0
     assert small.rows_seen[before] == len(prompt) + 1
+
+
+# Long prompts, and drafts that are told to stop.
+
+LONG = [i % 29 for i in range(200)]
+
+
+def reading(window: int, prompt: Sequence[int] = LONG) -> tuple[ModelDrafter, FakeModel]:
+    model = FakeModel(hashed_logits(V, seed=1), V, max_sequences=1)
+    drafter = ModelDrafter(model, V, window=window)
+    drafter.begin(0, prompt, GREEDY)
+    return drafter, model
+
+
+def test_of_a_long_prompt_only_the_end_is_read() -> None:
+    drafter, model = reading(window=16)
+    assert drafter.unread(0) == 15
+    draft = drafter.propose({0: 3})[0]
+    assert model.memory[0] == [*LONG[-16:], *draft.tokens[:-1]]
+    assert draft.passes == (16, 1, 1)
+    whole, _ = reading(window=0)
+    # The fake's logits depend on the last three tokens only, and the noise on the position in
+    # the whole text.
+    assert whole.propose({0: 3})[0].tokens == draft.tokens
+
+
+def test_a_prompt_that_is_not_long_is_read_whole() -> None:
+    drafter, model = reading(window=100)
+    assert drafter.unread(0) == len(LONG) - 1
+    drafter.propose({0: 1})
+    assert model.memory[0] == LONG
+
+
+def test_after_a_long_pause_it_begins_again_near_the_end() -> None:
+    """Catches positions that no longer fit the memory: the fake asserts them."""
+    drafter, model = reading(window=16)
+    tokens = list(LONG)
+    for _ in range(3):
+        drafter.propose({0: 4})
+        emitted = [7 + len(tokens) % 20] * 40
+        drafter.observe(0, emitted)
+        tokens += emitted
+        drafter.propose({0: 2})
+        assert model.memory[0][:16] == tokens[-16:]
+
+
+@pytest.mark.parametrize("params", [GREEDY, WARM])
+def test_a_window_changes_no_output(params: SamplingParams) -> None:
+    logits = hashed_logits(V, seed=1)
+    small = FakeModel(blurred(logits, 5, 0.3), V, max_sequences=2, n_ctx=40)
+    drafters: dict[str, Drafter] = {"model": ModelDrafter(small, V, window=8)}
+    target = FakeModel(logits, V, max_sequences=2)
+    scheduler = Scheduler(target, drafters, Fixed(3, "model"), Ticks())
+    for start in ([1, 2, 3], LONG[:90], LONG[:30], LONG[:91]):
+        steps = run(scheduler, request(start, params, 60, end=-1))[0]
+        assert emitted(steps) == plain(logits, start, params, 60, end=-1)
+        # A full context only means to begin again with the end of the text.
+        assert sum(step.drafted > 0 for step in steps) > 10
+
+
+def test_a_new_prompt_after_a_windowed_one_is_read_from_where_it_begins() -> None:
+    drafter, model = reading(window=16)
+    drafter.propose({0: 2})
+    drafter.end(0)
+    drafter.begin(0, [5, 6, 7], GREEDY)
+    drafter.propose({0: 1})
+    assert model.memory[0] == [5, 6, 7]
+    drafter.end(0)
+    drafter.forget()
+    assert model.memory[0] == []
+
+
+def test_a_draft_ends_where_it_is_told_to_and_not_later() -> None:
+    """Each sequence of a batch by itself; what was decided is not asked again."""
+    model = FakeModel(hashed_logits(V, seed=1), V, max_sequences=3)
+    drafter = ModelDrafter(model, V)
+    for slot in range(3):
+        drafter.begin(slot, [slot, 1, 2], GREEDY)
+    asked: list[tuple[int, int]] = []
+
+    def more(slot: int, tokens: Sequence[int], confidence: Sequence[float]) -> bool:
+        assert len(tokens) == len(confidence)
+        asked.append((slot, len(tokens)))
+        return len(tokens) != slot
+
+    drafts = drafter.propose({0: 4, 1: 4, 2: 4}, more)
+    assert {slot: len(draft) for slot, draft in drafts.items()} == {0: 4, 1: 1, 2: 2}
+    assert asked == [(0, 1), (1, 1), (2, 1), (0, 2), (2, 2), (0, 3)]
+    assert drafts[1].passes == (3,)
+
+
+def test_a_pass_that_only_reads_is_reported() -> None:
+    model = FakeModel(hashed_logits(V, seed=1), V, max_sequences=1, max_rows=64)
+    drafter = ModelDrafter(model, V)
+    drafter.begin(0, LONG, GREEDY)
+    draft = drafter.propose({0: 2})[0]
+    assert (draft.tokens, draft.passes) == ((), (64,))

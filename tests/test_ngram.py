@@ -268,3 +268,26 @@ def test_work_per_step_does_not_grow_with_the_text(period: int) -> None:
     short, long = step_work(200 * period, period, 16), step_work(2000 * period, period, 16)
     assert long == short
     assert long <= 4 * (32 + 16 + 16) + 4 * (2 + 8)  # places * (match, vote) + tokens * anchors
+
+
+@given(texts, st.lists(st.integers(0, 3), max_size=6), limits)
+def test_what_follows_a_tail_is_as_if_it_had_been_emitted(
+    tokens: list[int], tail: list[int], limit: int
+) -> None:
+    drafter = drafter_on(tokens)
+    found = drafter.after(0, tail, limit)
+    assert found == reference_draft([*tokens, *tail], limit)
+
+
+@given(texts, st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=4), limits)
+def test_asking_what_would_follow_leaves_no_trace(
+    tokens: list[int], tails: list[list[int]], limit: int
+) -> None:
+    """Catches an index that remembers tokens which were never emitted."""
+    drafter, untouched = drafter_on(tokens), drafter_on(tokens)
+    for tail in tails:
+        drafter.after(0, tail, limit)
+    assert propose(drafter, limit) == propose(untouched, limit)
+    drafter.observe(0, [1, 0, 1])
+    untouched.observe(0, [1, 0, 1])
+    assert propose(drafter, limit) == propose(untouched, limit)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from edgespec.bench.journal import Curves
 from edgespec.bench.records import Curve
 from edgespec.bench.subject import Subject
-from edgespec.decoding.costs import WIDTHS, CostCurve, Measurement
+from edgespec.decoding.calibration import WIDTHS, Measurement
+from edgespec.decoding.costs import CostCurve
 from edgespec.drafters.model import CATCH_UP
 from edgespec.protocols import TokenModel
 

@@ -250,7 +250,7 @@ def _measure(
     start = conditions()  # loading is work, too
     try:
         with (
-            models.loaded() as pair,
+            models.loaded(remember=False) as pair,
             subject_of(pair) as subject,
             bench_bar() as progress,
         ):

@@ -89,7 +89,9 @@ class Conversation:
 
     def _greet(self) -> None:
         info = self._engine.info
-        drafts = f"drafts by {info.drafter}, k={info.num_draft_tokens}" if info.drafter else "plain"
+        k = info.num_draft_tokens
+        who = f"drafts by {' and '.join(info.drafters) if k == 'auto' else info.drafter}"
+        drafts = f"{who}, {'as it pays' if k == 'auto' else f'k={k}'}" if info.drafter else "plain"
         name = f"{info.target} with {info.draft}" if info.draft else info.target
         _tell(f"{name} | {drafts} | {', '.join(info.devices)} | /help")
         for note in info.notes:

@@ -113,8 +113,11 @@ class Models:
         LoadOptions(**self._how())
 
     @contextmanager
-    def loaded(self) -> Iterator[LoadedPair]:
-        """Load with progress bars, pulling what is missing; closed at the end."""
+    def loaded(self, *, remember: bool = True) -> Iterator[LoadedPair]:
+        """Load with progress bars, pulling what is missing; closed at the end.
+
+        remember: see LoadOptions; benchmarks begin without what earlier runs learned.
+        """
         from edgespec.cli.progress import fetch, loading_bar
         from edgespec.loading import load_pair
 
@@ -126,6 +129,7 @@ class Models:
                     draft=self.draft,
                     fetch=fetch,
                     report=report,
+                    remember=remember,
                     **self._how(),
                 )
             try:

@@ -15,7 +15,7 @@ from edgespec.catalog.paths import models_dir
 from edgespec.catalog.registry import Model
 from edgespec.cli.interrupts import ctrl_c_leaves, ctrl_c_raises
 from edgespec.cli.models import download_bar
-from edgespec.loading import Report
+from edgespec.measuring import Report
 
 
 @contextmanager

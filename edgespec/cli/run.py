@@ -14,6 +14,7 @@ import typer
 
 from edgespec.cli import options as opt
 from edgespec.cli.answer import follow, report
+from edgespec.cli.explanation import explanation_lines
 from edgespec.cli.groups import grouped
 from edgespec.cli.interrupts import INTERRUPTED, ctrl_c_cancels
 from edgespec.errors import OptionError
@@ -21,6 +22,8 @@ from edgespec.types import Completion
 
 if TYPE_CHECKING:
     from edgespec.engine import Engine
+    from edgespec.explaining import Explanation
+    from edgespec.loading import LoadedPair
 
 _PATIENCE_S = 5.0
 _LARGEST_STDIN = 64 * 2**20
@@ -40,6 +43,13 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object with answer, statistics and set-up.")
 ]
 
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain", help="Say on stderr why drafts were chosen as they were: costs, chances, k."
+    ),
+]
+
 
 @grouped
 def run(
@@ -51,6 +61,7 @@ def run(
     stop: Stop = None,
     raw: Raw = False,
     as_json: AsJson = False,
+    explain: Explain = False,
 ) -> None:
     """Answer one prompt: the text goes to stdout, one line of statistics to stderr.
 
@@ -70,14 +81,33 @@ def run(
         request["prompt"] = question
     else:
         request["messages"] = _messages(question, system)
-    with loading.engine() as engine, ctrl_c_cancels() as ctrl_c:
+    if explain and loading.num_draft_tokens != "auto":
+        raise OptionError("--explain explains what -k auto chooses: leave -k out.")
+    with loading.loaded() as pair, ctrl_c_cancels() as ctrl_c:
+        engine = pair.engine
         completion = follow(ctrl_c.watch(engine.submit(**request)), show=not as_json)
+        explained = _explained(pair, request, completion) if explain else None
         if as_json:
-            typer.echo(json.dumps(_record(engine, completion)))
+            more = {"explanation": asdict(explained)} if explained else {}
+            typer.echo(json.dumps(_record(engine, completion) | more))
         else:
             report(completion, engine.info.drafter)
+            if explained:
+                typer.echo("\n".join(explanation_lines(explained)), err=True)
         if ctrl_c.pressed:
             raise typer.Exit(INTERRUPTED)
+
+
+def _explained(
+    pair: LoadedPair, request: dict[str, Any], completion: Completion
+) -> Explanation | None:
+    from edgespec.explaining import explain
+
+    if pair.knowledge is None:
+        typer.echo("Nothing to explain: nobody can draft here.", err=True)
+        return None
+    prompt = pair.engine.tokenize(request.get("prompt"), request.get("messages"))
+    return explain(pair.knowledge, pair.engine.info.exact_widths, completion.steps, prompt)
 
 
 def _question(prompt: str | None) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from edgespec.protocols import Row, TokenModel
-from edgespec.types import MAX_DRAFT_TOKENS
-
-WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32)
-"""Where T(n) is measured: it has steps, the well-known ones at multiples of 4 and at 8 to 9."""
+LISTED = 40  # widths that have their own correction
+_SURPRISE = 0.3  # the most that one pass counts for, as a logarithm
+# Variances of logarithms: of a single pass, of how fast the machine is now, and of a width's
+# place on the curve, as measured at first and at best.
+_NOISE, _MACHINE, _MEASURED, _SETTLED = 0.05**2, 0.025**2, 0.1**2, 0.01**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,75 +39,59 @@ class CostCurve:
         return self.seconds[below] * (1 - share) + self.seconds[above] * share
 
 
-class Measurement:
-    """Measures the cost curve of a model by turns, so that drift hits all widths alike.
+class LiveCosts:
+    """What passes cost now: a measured curve, corrected by what every pass really took.
 
-    Iterate over `rounds()`, as long as there is time. Uses sequence 0, which must be empty, and
-    leaves it so. `tokens` is what to decode, real text: at least `depth` + the largest width of
-    it. Up to the longest draft + 1 all rows want logits, as in verification; beyond that only
-    the last one, as in reading a prompt.
+    A pass that takes longer than expected does so because the machine is slower now (heat, other
+    programs), which makes all widths dearer, or because the curve was mismeasured at its width.
+    Both are corrected, each as far as it is uncertain: a Kalman filter in logarithms, without
+    the covariances. A single pass changes little, however long it took.
+    growth: seconds that a row takes longer for every token before it (attention).
     """
 
-    def __init__(
-        self,
-        model: TokenModel,
-        tokens: Sequence[int],
-        *,
-        depth: int,
-        widths: Sequence[int] = WIDTHS,
-        clock: Callable[[], float],
-    ) -> None:
-        self._model = model
-        self._widths = [n for n in widths if n <= min(model.max_rows, model.n_ctx)]
-        self._depth = max(0, min(depth, model.n_ctx - max(self._widths)))
-        if model.rewind_depth < max(self._widths):
-            self._depth = 0  # a state that cannot be cut can still be dropped
-        needed = self._depth + max(self._widths)
-        if len(tokens) < needed:
-            raise ValueError(f"{needed} tokens are needed, not {len(tokens)}")
-        self._tokens = list(tokens[:needed])
-        self._clock = clock
-        self._samples: dict[int, list[float]] = {n: [] for n in self._widths}
+    def __init__(self, curve: CostCurve, growth: float = 0.0) -> None:
+        self.curve = curve
+        self.growth = growth
+        self.factor = 1.0  # how much slower the machine is than when the curve was measured
+        measured = [curve.at(n) for n in range(1, LISTED + 1)]
+        self._base = [0.0, *monotone(measured)]
+        self._shape = [1.0] * (LISTED + 1)
+        self._doubt = [_MEASURED] * (LISTED + 1)
 
-    def rounds(self, count: int) -> Iterator[int]:
-        """Yields after each of `count` rounds how many are done; stop early as you like."""
-        self._fill()
-        try:
-            for done in range(count + 1):
-                # Every other round backwards, so that no width always follows the same one.
-                for n in self._widths if done % 2 else self._widths[::-1]:
-                    self._pass(n)  # llama.cpp rebuilds its graph when the width changes
-                    seconds = [self._pass(n), self._pass(n)]
-                    if done:
-                        self._samples[n] += seconds
-                if done:
-                    yield done
-        finally:
-            self._model.drop(0)
+    def at(self, width: int, depth: float) -> float:
+        """Seconds of a pass over `width` tokens with `depth` tokens before each."""
+        listed = width <= LISTED
+        base = self._base[width] if listed else self.curve.at(width)
+        attention = self.growth * width * (depth - self.curve.depth)
+        # However the growth was mismeasured, an empty context does not make a pass free.
+        seconds = max(base + attention, base / 4) * self.factor
+        return seconds * self._shape[width] if listed else seconds
 
-    def curve(self) -> CostCurve:
-        """What the rounds so far amount to; at least one must be done."""
-        quartiles = {n: np.percentile(times, (25, 50, 75)) for n, times in self._samples.items()}
-        return CostCurve(
-            self._depth,
-            {n: float(q[1]) for n, q in quartiles.items()},
-            {n: float(q[2] - q[0]) for n, q in quartiles.items()},
-        )
+    def observe(self, width: int, depth: float, seconds: float) -> None:
+        """A pass took `seconds`."""
+        if seconds <= 0.0:
+            return
+        surprise = math.log(seconds / self.at(width, depth))
+        surprise = max(-_SURPRISE, min(_SURPRISE, surprise))
+        doubt = self._doubt[width] if width <= LISTED else _MEASURED
+        total = _NOISE + _MACHINE + doubt
+        self.factor *= math.exp(_MACHINE / total * surprise)
+        if width <= LISTED:
+            self._shape[width] *= math.exp(doubt / total * surprise)
+            self._doubt[width] = max(doubt * (1.0 - doubt / total), _SETTLED)
 
-    def _fill(self) -> None:
-        at = 0
-        while at < self._depth:
-            end = min(self._depth, at + self._model.max_rows)
-            self._decode(at, end)
-            at = end
 
-    def _pass(self, width: int) -> float:
-        began = self._clock()
-        self._decode(self._depth, self._depth + width)
-        seconds = self._clock() - began
-        self._model.rewind(0, self._depth)
-        return seconds
+def monotone(values: Sequence[float]) -> list[float]:
+    """The nearest values that never fall: a wider pass cannot be cheaper, only mismeasured.
 
-    def _decode(self, start: int, end: int) -> None:
-        wanted = start if end - start <= MAX_DRAFT_TOKENS + 1 else end - 1
-        self._model.decode([Row(0, i, self._tokens[i], i >= wanted) for i in range(start, end)])
+    Pool adjacent violators.
+    """
+    blocks: list[tuple[float, int]] = []  # mean, how many
+    for value in values:
+        mean, count = value, 1
+        while blocks and blocks[-1][0] > mean:
+            before, many = blocks.pop()
+            mean = (before * many + mean * count) / (many + count)
+            count += many
+        blocks.append((mean, count))
+    return [mean for mean, count in blocks for _ in range(count)]

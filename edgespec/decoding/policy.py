@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from edgespec.protocols import Choice
-from edgespec.types import Draft, Step
+from edgespec.protocols import Drafter, Plan
+from edgespec.types import NO_DRAFT, Step
+
+# At a fixed k, copies from shorter matches cost more time than they save on a CPU.
+_SHORTEST_MATCH = 6
 
 
 class Fixed:
@@ -23,20 +26,30 @@ class Fixed:
         if self._k < k:
             self._reason += f", cut to {self._k}: wider passes are not bit-identical here"
 
-    def choose(self, room: Mapping[int, int]) -> Mapping[int, Choice]:
-        return {sequence: self._choice(most) for sequence, most in room.items()}
+    def plan(
+        self, room: Mapping[int, int], drafters: Mapping[str, Drafter], others: int
+    ) -> Mapping[int, Plan]:
+        limits = {sequence: self._limit(most) for sequence, most in room.items()}
+        asked = {sequence: k for sequence, k in limits.items() if k > 0}
+        drafts = drafters[self._drafter].propose(asked) if asked else {}
+        plans = {}
+        for sequence, most in room.items():
+            k = limits[sequence]
+            draft = drafts.get(sequence, NO_DRAFT)
+            if 0 < draft.match_length < _SHORTEST_MATCH:
+                draft = NO_DRAFT
+            # A drafter may find less than it was asked for, which leaves another width.
+            draft = draft.cut(self._widest(len(draft), self._widths))
+            short = most < self._k
+            reason = f"{self._reason}, room for {max(most, 0)}" if short else self._reason
+            plans[sequence] = Plan(draft, k, reason)
+        return plans
 
-    def _choice(self, most: int) -> Choice:
-        if most >= self._k:
-            return Choice(self._drafter, self._k, self._reason)
-        k = self._widest(max(most, 0), self._widths)
-        return Choice(self._drafter, k, f"{self._reason}, room for {max(most, 0)}")
-
-    def trim(self, draft: Draft) -> Draft:
-        return draft.cut(self._widest(len(draft), self._widths))
-
-    def observe(self, step: Step) -> None:
+    def observe(self, steps: Sequence[Step]) -> None:
         """Nothing to learn."""
+
+    def _limit(self, most: int) -> int:
+        return self._k if most >= self._k else self._widest(max(most, 0), self._widths)
 
     @staticmethod
     def _widest(k: int, widths: frozenset[int] | None) -> int:

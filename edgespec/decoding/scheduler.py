@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from edgespec.decoding.sequence import Request, Running, common_prefix
 from edgespec.decoding.verify import verify
 from edgespec.errors import CannotRewindError, ContextFullError
-from edgespec.protocols import Choice, Drafter, DraftPolicy, Logits, Row, TokenModel
-from edgespec.types import TARGET, Draft, Step
+from edgespec.protocols import Drafter, DraftPolicy, Logits, Plan, Row, TokenModel
+from edgespec.types import NO_DRAFT, TARGET, Step
 
 PREFILL_CHUNK = 256
-_NO_DRAFT = Draft((), "", ())
-_PREFILL = Choice("", 0, "reading the prompt")
+_PREFILL = Plan(NO_DRAFT, 0, "reading the prompt")
 
 
 @dataclass(slots=True)
@@ -22,8 +21,7 @@ class _Share:
     """One sequence's part of one pass."""
 
     running: Running
-    choice: Choice
-    draft: Draft
+    plan: Plan
     rows: int
     wants: int  # rows with logits: 0 inside a prompt, else draft length + 1
     started_at: int
@@ -34,7 +32,7 @@ class _Share:
 
     @property
     def prefilled(self) -> int:
-        return self.rows if self.choice is _PREFILL else 0
+        return self.rows if self.plan is _PREFILL else 0
 
 
 class Scheduler:
@@ -86,11 +84,11 @@ class Scheduler:
         """One target pass for all running sequences; one Step for each sequence in it."""
         started = self._clock()
         self._admit()
-        choices = self._choose()
+        prompts = self._next_of_a_prompt()
         drafting = self._clock()
-        drafts = self._draft(choices)
+        plans = self._plan(sum(prompts.values()))
         drafted = self._clock()
-        shares = self._share_out(choices, drafts)
+        shares = self._share_out(plans, prompts)
         if not shares:
             return []
         rows = [row for share in shares for row in _rows(share)]
@@ -107,8 +105,7 @@ class Scheduler:
                     drafter.observe(share.running.slot, share.emitted)
         seconds = (drafted - drafting, decoded - drafted, verified - decoded)
         steps = self._steps(shares, len(rows), seconds, self._clock() - started)
-        for share, step in zip(shares, steps, strict=True):
-            self._policy_of(share.running).observe(step)
+        self._tell_policies(shares, steps)
         return steps
 
     def forget(self) -> None:
@@ -142,53 +139,52 @@ class Scheduler:
             return 0
         return length
 
-    def _choose(self) -> dict[int, Choice]:
-        """One choice for every decoding sequence, by its own policy or the common one."""
+    def _next_of_a_prompt(self) -> dict[int, int]:
+        """The slot whose prompt is read in this pass, and how many tokens of it.
+
+        One prompt at a time, in fixed chunks: where a chunk ends must not depend on speculation
+        or company, or the same prompt could give other logits.
+        """
+        for slot, running in self._running.items():
+            if running.pending > 1:
+                return {slot: min(running.pending, self._chunk)}
+        return {}
+
+    def _plan(self, reading: int) -> dict[int, Plan]:
+        """A plan for every decoding sequence, by its own policy or the common one."""
         rooms: dict[DraftPolicy, dict[int, int]] = {}
         depth = self._model.rewind_depth
         for slot, running in self._running.items():
             if running.pending == 1:
                 # The last token is never drafted.
-                room = int(min(running.room - 1, depth))
-                rooms.setdefault(self._policy_of(running), {})[slot] = room
-        return {
-            slot: choice
-            for policy, room in rooms.items()
-            for slot, choice in policy.choose(room).items()
-        }
+                most = int(min(running.room - 1, depth))
+                rooms.setdefault(self._policy_of(running), {})[slot] = most
+        plans: dict[int, Plan] = {}
+        rows = reading + sum(map(len, rooms.values()))
+        for policy, room in rooms.items():
+            made = policy.plan(room, self._drafters, rows - len(room))
+            plans.update(made)
+            rows += sum(len(plan.draft) for plan in made.values())
+        return plans
+
+    def _tell_policies(self, shares: list[_Share], steps: list[Step]) -> None:
+        told: dict[DraftPolicy, list[Step]] = {}
+        for share, step in zip(shares, steps, strict=True):
+            told.setdefault(self._policy_of(share.running), []).append(step)
+        for policy, its in told.items():
+            policy.observe(its)
 
     def _policy_of(self, running: Running) -> DraftPolicy:
         return running.request.policy or self.policy
 
-    def _draft(self, choices: Mapping[int, Choice]) -> dict[int, Draft]:
-        limits: dict[str, dict[int, int]] = {}
-        for slot, choice in choices.items():
-            if choice.k > 0:
-                limits.setdefault(choice.drafter, {})[slot] = choice.k
-        drafts: dict[int, Draft] = {}
-        for name, limit in limits.items():
-            drafts.update(self._drafters[name].propose(limit))
-        trimmed = {
-            slot: self._policy_of(self._running[slot]).trim(draft) for slot, draft in drafts.items()
-        }
-        return {slot: draft for slot, draft in trimmed.items() if len(draft)}
-
-    def _share_out(
-        self, choices: Mapping[int, Choice], drafts: Mapping[int, Draft]
-    ) -> list[_Share]:
+    def _share_out(self, plans: Mapping[int, Plan], prompts: Mapping[int, int]) -> list[_Share]:
         shares = []
-        prefilling = False
         for slot, running in self._running.items():
-            if running.pending == 1:
-                draft = drafts.get(slot, _NO_DRAFT)
-                shares.append(_share(running, choices[slot], draft, len(draft) + 1, len(draft) + 1))
-            elif not prefilling:
-                # One prompt at a time, in fixed chunks: where a chunk ends must not depend on
-                # speculation or company, or the same prompt could give other logits.
-                prefilling = True
-                rows = min(running.pending, self._chunk)
-                wants = int(rows == running.pending)
-                shares.append(_share(running, _PREFILL, _NO_DRAFT, rows, wants))
+            if slot in plans:
+                rows = len(plans[slot].draft) + 1
+                shares.append(_share(running, plans[slot], rows, rows))
+            elif rows := prompts.get(slot, 0):
+                shares.append(_share(running, _PREFILL, rows, int(rows == running.pending)))
         return shares
 
     def _verify(self, shares: list[_Share], logits: Logits) -> None:
@@ -199,10 +195,14 @@ class Scheduler:
             at += share.wants
             if share.wants:
                 verdict = verify(
-                    share.draft.tokens, mine, running.sampler, running.tokens, running.request.ends
+                    share.plan.draft.tokens,
+                    mine,
+                    running.sampler,
+                    running.tokens,
+                    running.request.ends,
                 )
                 share.emitted, share.accepted, share.ended = verdict
-            running.kept += share.rows - len(share.draft) + share.accepted
+            running.kept += share.rows - len(share.plan.draft) + share.accepted
             # The last token of an answer is never in memory, whoever proposed it.
             running.kept = min(running.kept, len(running.tokens) - 1)
 
@@ -240,10 +240,11 @@ class Scheduler:
                     request=share.running.request.id,
                     position=share.started_at,
                     cached=share.running.cached,
-                    k=share.choice.k,
-                    drafter=share.draft.source,
-                    drafted=len(share.draft),
+                    k=share.plan.k,
+                    drafter=share.plan.draft.source if share.plan.draft else "",
+                    drafted=len(share.plan.draft),
                     accepted=share.accepted,
+                    draft_passes=share.plan.draft.passes,
                     tokens=tuple(share.emitted),
                     sources=_sources(share),
                     prefilled=share.prefilled,
@@ -254,7 +255,7 @@ class Scheduler:
                     verify_s=verify_s * part,
                     sample_s=sample_s * part,
                     other_s=(total - draft_s - verify_s - sample_s) * part,
-                    reason=share.choice.reason,
+                    reason=share.plan.reason,
                     finish_reason=finish_reason,
                 )
             )
@@ -267,14 +268,14 @@ class Scheduler:
             drafter.end(running.slot)
 
 
-def _share(running: Running, choice: Choice, draft: Draft, rows: int, wants: int) -> _Share:
-    return _Share(running, choice, draft, rows, wants, len(running.tokens), running.kept + rows)
+def _share(running: Running, plan: Plan, rows: int, wants: int) -> _Share:
+    return _Share(running, plan, rows, wants, len(running.tokens), running.kept + rows)
 
 
 def _rows(share: _Share) -> list[Row]:
     running = share.running
     start = running.kept
-    tokens = [*running.tokens[start : start + share.rows], *share.draft.tokens]
+    tokens = [*running.tokens[start : start + share.rows], *share.plan.draft.tokens]
     first_wanted = len(tokens) - share.wants
     return [
         Row(running.slot, start + i, token, i >= first_wanted) for i, token in enumerate(tokens)
@@ -282,5 +283,5 @@ def _rows(share: _Share) -> list[Row]:
 
 
 def _sources(share: _Share) -> tuple[str, ...]:
-    own = len(share.emitted) - share.accepted
-    return (share.draft.source,) * share.accepted + (TARGET,) * own
+    drafted = tuple(share.plan.draft.by(i) for i in range(share.accepted))
+    return drafted + (TARGET,) * (len(share.emitted) - share.accepted)

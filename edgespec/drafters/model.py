@@ -6,6 +6,7 @@ tokens it has not seen are read, one or two a step. All sequences advance in one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ import numpy as np
 from edgespec.decoding.sampling import LogitRow, Sampler
 from edgespec.decoding.sequence import common_prefix
 from edgespec.errors import CannotRewindError
-from edgespec.protocols import Row, TokenModel
+from edgespec.protocols import More, Row, TokenModel
 from edgespec.types import Draft, SamplingParams
 
 # Tokens read per step while catching up with a long prompt, so that other sequences never wait
@@ -27,26 +28,43 @@ _NEGLIGIBLE = 10.0
 
 @dataclass(slots=True)
 class _Mirror:
-    """What one sequence holds: the target's tokens, and what the draft model has read of them."""
+    """What one sequence holds: the target's tokens, and what the draft model has read of them,
+    which begins with token `start`."""
 
     tokens: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
+    start: int = 0
     sampler: Sampler | None = None
     foreign: bool = False  # holds a token that the draft model does not have
     drafted: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Tokens it holds when it has read all."""
+        return len(self.tokens) - self.start
+
+    @property
+    def behind(self) -> int:
+        """Tokens it has not read; 1 at least, as the last one is read to draft."""
+        return max(1, self.length - len(self.held))
 
 
 class ModelDrafter:
     """Drafts with a `TokenModel` of its own.
 
     n_vocab: the target's vocabulary size; ids beyond it are never proposed.
+    window: with more than twice as many unread tokens it reads only the last `window` of them,
+    and drafts as if the text began there. A draft needs little context, and on a CPU reading a
+    long prompt with the draft model may cost more time than all its drafts save. 0: read all.
     """
 
     name = "model"
+    copies = False
 
-    def __init__(self, model: TokenModel, n_vocab: int) -> None:
+    def __init__(self, model: TokenModel, n_vocab: int, *, window: int = 0) -> None:
         self._model = model
+        self._window = min(window, model.n_ctx // 2)
         self._n_vocab = min(n_vocab, model.n_vocab)
         self._mirrors = [_Mirror() for _ in range(model.max_sequences)]
 
@@ -55,41 +73,71 @@ class ModelDrafter:
         mirror.tokens = list(tokens)
         mirror.sampler = Sampler(params)
         mirror.foreign = self._has_foreign(tokens)
-        self._cut(sequence, common_prefix(mirror.held, mirror.tokens))
+        kept = common_prefix(mirror.held, mirror.tokens[mirror.start :])
+        self._cut(sequence, kept)
+        mirror.start = mirror.start if kept else 0
 
     def observe(self, sequence: int, emitted: Sequence[int]) -> None:
         mirror = self._mirrors[sequence]
-        known = len(mirror.tokens)
+        known = mirror.length
         mirror.foreign = mirror.foreign or self._has_foreign(emitted)
         mirror.tokens.extend(emitted)
         # What is held of the tokens known before is right; only the draft may be wrong.
         self._cut(sequence, known + common_prefix(mirror.held[known:], emitted))
 
+    def unread(self, sequence: int) -> int:
+        mirror = self._mirrors[sequence]
+        return (self._window if self._skips(mirror) else mirror.behind) - 1
+
+    def _skips(self, mirror: _Mirror) -> bool:
+        full = mirror.length > self._model.n_ctx
+        return 0 < self._window < mirror.length and (full or mirror.behind > 2 * self._window)
+
+    def _skip(self, sequence: int) -> None:
+        """Begin again with the last `window` tokens, if that is better than reading on."""
+        mirror = self._mirrors[sequence]
+        if self._skips(mirror):
+            self._cut(sequence, 0)
+            mirror.start = len(mirror.tokens) - self._window
+
     def end(self, sequence: int) -> None:
         self._mirrors[sequence].sampler = None
 
     def forget(self) -> None:
-        for sequence in range(len(self._mirrors)):
+        for sequence, mirror in enumerate(self._mirrors):
             self._cut(sequence, 0)
+            mirror.start = 0
 
-    def propose(self, limits: Mapping[int, int]) -> Mapping[int, Draft]:
+    def propose(self, limits: Mapping[int, int], more: More | None = None) -> Mapping[int, Draft]:
+        for sequence in limits:
+            self._skip(sequence)
         depths = {sequence: self._room(sequence, limit) for sequence, limit in limits.items()}
         active = [sequence for sequence, depth in depths.items() if depth > 0]
         for sequence in active:
             self._mirrors[sequence].drafted = []
             self._mirrors[sequence].confidence = []
-        rows = self._catch_up(active)
+        rows, growing = self._catch_up(active), active
+        passes: dict[int, list[int]] = {sequence: [] for sequence in active}
         while rows:
             self._advance(rows)
-            rows = [
-                row
-                for row in (self._next(sequence, depths[sequence]) for sequence in active)
-                if row is not None
+            for sequence, its_rows in Counter(row.sequence for row in rows).items():
+                passes[sequence].append(its_rows)
+            growing = [
+                sequence
+                for sequence in growing
+                if 0 < len((mirror := self._mirrors[sequence]).drafted) < depths[sequence]
+                and (more is None or more(sequence, mirror.drafted, mirror.confidence))
             ]
+            rows = [self._next(sequence) for sequence in growing]
         return {
-            sequence: Draft(tuple(mirror.drafted), self.name, tuple(mirror.confidence))
+            sequence: Draft(
+                tuple(mirror.drafted),
+                self.name,
+                tuple(mirror.confidence),
+                passes=tuple(passes[sequence]),
+            )
             for sequence in active
-            if (mirror := self._mirrors[sequence]).drafted
+            for mirror in [self._mirrors[sequence]]
         }
 
     def _room(self, sequence: int, limit: int) -> int:
@@ -97,7 +145,7 @@ class ModelDrafter:
         mirror = self._mirrors[sequence]
         if mirror.foreign:
             return 0
-        return min(limit, self._model.n_ctx - len(mirror.tokens) + 1)
+        return min(limit, self._model.n_ctx - mirror.length + 1)
 
     def _has_foreign(self, tokens: Sequence[int]) -> bool:
         """Vocabularies of a pair may differ in size; a draft model cannot read what it lacks."""
@@ -107,16 +155,14 @@ class ModelDrafter:
         rows: list[Row] = []
         for sequence in active:
             mirror = self._mirrors[sequence]
+            last = mirror.length - 1
             # One token at least: its logits are needed.
-            start = min(len(mirror.held), len(mirror.tokens) - 1)
-            if start < len(mirror.held):
-                self._cut(sequence, start)
-                start = len(mirror.held)
-            most = min(CATCH_UP, self._model.max_rows - len(rows))
-            unread = mirror.tokens[start : start + most]
-            last = len(mirror.tokens) - 1
+            self._cut(sequence, last)
+            first = len(mirror.held)
+            begin = mirror.start + first
+            unread = mirror.tokens[begin : begin + min(CATCH_UP, self._model.max_rows - len(rows))]
             rows += [
-                Row(sequence, start + i, token, start + i == last) for i, token in enumerate(unread)
+                Row(sequence, first + i, token, first + i == last) for i, token in enumerate(unread)
             ]
         return rows
 
@@ -139,10 +185,8 @@ class ModelDrafter:
         mirror.drafted.append(token)
         mirror.confidence.append(_probability(logits, token))
 
-    def _next(self, sequence: int, depth: int) -> Row | None:
+    def _next(self, sequence: int) -> Row:
         mirror = self._mirrors[sequence]
-        if not mirror.drafted or len(mirror.drafted) >= depth:
-            return None
         return Row(sequence, len(mirror.held), mirror.drafted[-1], True)
 
     def _cut(self, sequence: int, length: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from edgespec.errors import OptionError
+from edgespec.protocols import More
 from edgespec.types import Draft, SamplingParams
 
 RECENCY = 0.7
@@ -51,6 +52,14 @@ class NgramIndex:
             for end, run in enumerate(_hashes(tokens, first, anchor), first):
                 before.append(latest.get(run, 0))
                 latest[run] = end
+
+    def shorten(self, count: int) -> None:
+        """Take back the last `count` tokens."""
+        tokens = self.tokens
+        for anchor, latest, before in self._tables:
+            for end in range(len(tokens), max(anchor, len(tokens) - count + 1) - 1, -1):
+                latest[hash(tuple(tokens[end - anchor : end]))] = before.pop()
+        del tokens[len(tokens) - count :]
 
     def find(self) -> list[Place]:
         """Earlier places that match the end of the sequence, the most recent first.
@@ -120,6 +129,7 @@ class NgramDrafter:
     """
 
     name = "n-gram"
+    copies = True
 
     def __init__(self, *, min_match: int = 2, max_match: int = 32, places: int = 4) -> None:
         if not 1 <= min_match <= max_match:
@@ -141,7 +151,7 @@ class NgramDrafter:
         index.extend(prompt[len(index.tokens) :])
         self._running[sequence] = index
 
-    def propose(self, limits: Mapping[int, int]) -> dict[int, Draft]:
+    def propose(self, limits: Mapping[int, int], more: More | None = None) -> dict[int, Draft]:
         """Drafts for the sequences that have evidence. Raises KeyError before `begin`."""
         drafts = {}
         for sequence, limit in limits.items():
@@ -150,9 +160,23 @@ class NgramDrafter:
                 drafts[sequence] = _vote(index.tokens, found, limit)
         return drafts
 
+    def after(self, sequence: int, tail: Sequence[int], limit: int) -> Draft | None:
+        """What it would propose if the sequence went on with `tail`. Raises KeyError before
+        `begin`."""
+        index = self._running[sequence]
+        index.extend(tail)
+        found = index.find()
+        draft = _vote(index.tokens, found, limit) if found else None
+        index.shorten(len(tail))
+        return draft
+
     def observe(self, sequence: int, emitted: Sequence[int]) -> None:
         """Index the emitted tokens. Raises KeyError before `begin`."""
         self._running[sequence].extend(emitted)
+
+    def unread(self, sequence: int) -> int:
+        """Nothing: looking up is free."""
+        return 0
 
     def end(self, sequence: int) -> None:
         """Stop drafting; the index stays for a next prompt that goes on from here."""

@@ -58,6 +58,7 @@ class Context:
         # Snapshots of recurrent state are not used yet: such models run plain.
         self.rewind_depth: float = 0 if model.is_recurrent else math.inf
         self._abort = _AbortFlag()
+        self.mixed_cache = mixed_cache
         self._window = model.sliding_window
         self._batch = _Batch(self.max_rows)
         self._handle: Any = self._open(model, threads, mixed_cache)
@@ -259,7 +260,7 @@ class _Batch:
         self._tokens = (llama_cpp.llama_token * capacity)()
         self._positions = (llama_cpp.llama_pos * capacity)()
         self._sequences = (llama_cpp.llama_seq_id * capacity)()
-        self._wanted = (ctypes.c_int8 * capacity)()
+        self._wanted: ctypes.Array[Any] = (ctypes.c_int8 * capacity)()
         self._counts = (ctypes.c_int32 * capacity)(*[1] * capacity)
         first, size = ctypes.addressof(self._sequences), ctypes.sizeof(llama_cpp.llama_seq_id)
         self._pointers = (ctypes.c_void_p * capacity)(*[first + i * size for i in range(capacity)])

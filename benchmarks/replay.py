@@ -1,0 +1,259 @@
+"""Tries a policy on recorded traces: the real scheduler and drafters on a machine that counts.
+
+Target and draft model are replaced by ones that know the record and cost virtual time, taken
+from measured cost curves. What a policy would gain on a machine is known in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.traces import Proposal, Trace
+from edgespec.decoding.costs import CostCurve
+from edgespec.decoding.scheduler import Scheduler
+from edgespec.decoding.sequence import Request
+from edgespec.drafters.model import ModelDrafter
+from edgespec.drafters.ngram import NgramDrafter
+from edgespec.protocols import Drafter, DraftPolicy, Logits, Row
+from edgespec.types import SamplingParams, Step
+
+
+@dataclass(slots=True)
+class Machine:
+    """Time as the cost curves have it. overhead: seconds of a step besides the passes; rebuild:
+    of a pass as wide as the one before it was not."""
+
+    target: CostCurve
+    draft: CostCurve | None = None
+    overhead: float = 0.0
+    rebuild: float = 0.0
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class _Replay:
+    """A TokenModel for one sequence that costs time by a curve."""
+
+    max_sequences = 1
+    max_rows = 512
+    rewind_depth = math.inf
+
+    def __init__(self, machine: Machine, curve: CostCurve, n_vocab: int, n_ctx: int) -> None:
+        self.n_vocab = n_vocab
+        self.n_ctx = n_ctx
+        self.held: list[int] = []
+        self._machine = machine
+        self._curve = curve
+        self._width = 0
+
+    def decode(self, rows: Sequence[Row]) -> Logits:
+        width = len(rows)
+        self._machine.now += self._curve.at(width) + self._machine.rebuild * (width != self._width)
+        self._width = width
+        logits = []
+        for row in rows:
+            assert row.position == len(self.held)
+            self.held.append(row.token)
+            if row.want_logits:
+                logits.append(self._logits())
+        return np.array(logits, np.float32).reshape(len(logits), self.n_vocab)
+
+    def rewind(self, sequence: int, length: int) -> None:
+        del self.held[length:]
+
+    def drop(self, sequence: int) -> None:
+        self.held.clear()
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        raise NotImplementedError("there is one sequence")
+
+    def abort(self) -> None: ...
+
+    def allow(self) -> None: ...
+
+    def _logits(self) -> Logits:
+        raise NotImplementedError
+
+
+class _ReplayTarget(_Replay):
+    """Writes the recorded answer."""
+
+    def __init__(self, machine: Machine, stream: Sequence[int], n_vocab: int) -> None:
+        super().__init__(machine, machine.target, n_vocab, len(stream) + 64)
+        self._stream = list(stream)
+
+    def _logits(self) -> Logits:
+        length = len(self.held)
+        known = length < len(self._stream) and self.held == self._stream[:length]
+        return _sure_of(self._stream[length] if known else 0, 1.0, self.n_vocab)
+
+
+class _ReplayDraft(_Replay):
+    """Proposes as recorded, also along its own proposals; off that path it is unsure."""
+
+    def __init__(
+        self, machine: Machine, prompt: int, stream: Sequence[int],
+        proposals: Sequence[Proposal], n_vocab: int,
+    ) -> None:  # fmt: skip
+        assert machine.draft is not None
+        super().__init__(machine, machine.draft, n_vocab, len(stream) + 64)
+        self._prompt = prompt
+        self.start = 0  # where in the stream its memory begins
+        self._stream = list(stream)
+        self._proposals = proposals
+
+    def _logits(self) -> Logits:
+        return _sure_of(*self._guess(), self.n_vocab)
+
+    def _guess(self) -> tuple[int, float]:
+        held = [*self._stream[: self.start], *self.held]
+        length = len(held)
+        good = next(
+            (i for i in range(length) if i >= len(self._stream) or held[i] != self._stream[i]),
+            length,
+        )
+        # From the nearest place from which what is held since was proposed.
+        for start in range(good, max(self._prompt, good - 8), -1):
+            index = start - self._prompt - 1
+            if not 0 <= index < len(self._proposals):
+                continue
+            proposal = self._proposals[index]
+            beyond = length - start
+            if beyond < len(proposal.tokens) and proposal.tokens[:beyond] == tuple(held[start:]):
+                return proposal.tokens[beyond], proposal.confidence[beyond]
+        return 0, 0.3
+
+
+class _Windowed(ModelDrafter):
+    """Tells the record where the draft model's memory begins."""
+
+    _model: _ReplayDraft
+
+    def _skip(self, sequence: int) -> None:
+        super()._skip(sequence)
+        self._model.start = self._mirrors[sequence].start
+
+
+def _sure_of(token: int, confidence: float, n_vocab: int) -> Logits:
+    """Logits whose best is `token`, with that probability."""
+    row = np.full(n_vocab, -50.0, np.float32)
+    confidence = min(max(confidence, 2.0 / n_vocab), 1.0)
+    others = math.ceil((1.0 - confidence) / confidence) + 1
+    if confidence < 1.0:
+        rest = [other for other in range(others + 1) if other != token][:others]
+        row[rest] = math.log((1.0 - confidence) / others)
+    row[token] = math.log(confidence)
+    return row
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one trace took: seconds of decoding, and the Steps."""
+
+    trace: Trace
+    seconds: float
+    steps: list[Step] = field(repr=False)
+
+
+def replay(
+    traces: Sequence[Trace],
+    machine: Machine,
+    policy: DraftPolicy,
+    drafters: Sequence[str],
+    min_match: int = 2,
+    window: int = 0,
+) -> list[Outcome]:
+    """Run `policy` over the traces one after the other; it may learn from one for the next."""
+    return [_replay(trace, machine, policy, drafters, min_match, window) for trace in traces]
+
+
+def _replay(
+    trace: Trace, machine: Machine, policy: DraftPolicy, names: Sequence[str], min_match: int,
+    window: int,
+) -> Outcome:  # fmt: skip
+    ids: dict[int, int] = {}
+    stream = [ids.setdefault(token, len(ids)) for token in (*trace.prompt, *trace.answer)]
+    proposals = [
+        Proposal(tuple(ids.setdefault(t, len(ids)) for t in p.tokens), p.confidence)
+        for p in trace.proposals
+    ]
+    n_vocab = max(len(ids), 64)
+    target = _ReplayTarget(machine, stream, n_vocab)
+    drafters: dict[str, Drafter] = {}
+    if "n-gram" in names:
+        drafters["n-gram"] = NgramDrafter(min_match=min_match)
+    if "model" in names:
+        draft = _ReplayDraft(machine, len(trace.prompt), stream, proposals, n_vocab)
+        drafters["model"] = _Windowed(draft, n_vocab, window=window)
+    scheduler = Scheduler(target, drafters, policy, machine)
+    request = Request(
+        id=0,
+        prompt=tuple(stream[: len(trace.prompt)]),
+        params=SamplingParams(temperature=0.0),
+        max_tokens=len(trace.answer),
+        ends=lambda token: False,
+    )
+    scheduler.submit(request)
+    steps: list[Step] = []
+    began = machine.now
+    while scheduler.busy:
+        made = scheduler.step()
+        if made[0].prefilled:
+            began = machine.now
+        else:
+            machine.now += machine.overhead
+        steps += made
+    written = [token for step in steps for token in step.tokens]
+    assert written == stream[len(trace.prompt) :], "the scheduler changed the answer"
+    return Outcome(trace, machine.now - began, steps)
+
+
+def speedups(outcomes: Sequence[Outcome], plain: Sequence[Outcome]) -> Mapping[str, float]:
+    """Geometric means of plain seconds over seconds, per category and for "all"."""
+    logs: dict[str, list[float]] = {}
+    for outcome, base in zip(outcomes, plain, strict=True):
+        ratio = math.log(base.seconds / outcome.seconds)
+        for key in ("all", outcome.trace.category):
+            logs.setdefault(key, []).append(ratio)
+    return {key: math.exp(sum(values) / len(values)) for key, values in logs.items()}
+
+
+def hindsight(trace: Trace, machine: Machine, drafters: Sequence[str]) -> float:
+    """Seconds of an answer with every draft chosen knowing what will be accepted.
+
+    No policy can beat it with these drafts; reading the prompt with the draft model is free here.
+    """
+    answer, count = trace.answer, len(trace.answer)
+    copier = NgramDrafter()
+    copier.begin(0, trace.prompt, SamplingParams(seed=0))
+    lengths: list[dict[str, int]] = []
+    for at in range(count - 1):
+        copier.observe(0, answer[at : at + 1])
+        drafts = {}
+        if "n-gram" in drafters and (draft := copier.propose({0: 32}).get(0)):
+            drafts["n-gram"] = draft.tokens
+        if "model" in drafters and trace.proposals:
+            drafts["model"] = trace.proposals[at].tokens
+        lengths.append({name: _stands(tokens, answer[at + 1 :]) for name, tokens in drafts.items()})
+    best = [0.0] * count  # seconds from the token at this place to the end
+    for at in range(count - 2, -1, -1):
+        best[at] = machine.target.at(1) + best[at + 1]
+        for name, length in lengths[at].items():
+            for v in range(1, min(length, count - 2 - at) + 1):
+                seconds = machine.target.at(v + 1)
+                if name == "model":
+                    assert machine.draft is not None
+                    seconds += v * machine.draft.at(1)
+                best[at] = min(best[at], seconds + best[at + v + 1])
+    return best[0] + machine.overhead
+
+
+def _stands(draft: Sequence[int], truth: Sequence[int]) -> int:
+    pairs = zip(draft, truth, strict=False)
+    return next((i for i, (one, other) in enumerate(pairs) if one != other), len(draft))

@@ -1,0 +1,332 @@
+"""Opens the models of a pair, measures what has to be known of them, and puts an Engine on top."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from edgespec.catalog.hardware import physical_cores
+from edgespec.decoding.calibration import DRAFT_WIDTHS, TARGET_WIDTHS
+from edgespec.decoding.knowledge import Knowledge
+from edgespec.decoding.scheduler import PREFILL_CHUNK, Scheduler
+from edgespec.drafters.model import ModelDrafter
+from edgespec.drafters.ngram import NgramDrafter
+from edgespec.engine import Engine, EngineInfo
+from edgespec.errors import OptionError, TemplateError
+from edgespec.llama import library
+from edgespec.llama.context import MAX_WIDTH, Context
+from edgespec.llama.exact import Exact, Numerics, choose_numerics
+from edgespec.llama.model import Model
+from edgespec.llama.vocabulary import check_compatible
+from edgespec.measuring import Measuring, Report
+from edgespec.policies import DraftTokens, Policies
+from edgespec.protocols import Drafter
+from edgespec.text.template import ChatTemplate, require_template
+
+DrafterName = Literal["auto", "model", "n-gram", "none"]
+
+DEFAULT_CONTEXT = 4096
+_PLAIN_WIDTHS = frozenset({1})
+# llama.cpp takes 32-bit sizes and at most so many sequences, and dies of too many threads.
+_AT_MOST = {"n_ctx": 2**31 - 1, "threads": 512, "max_sequences": 256}
+# What the draft model reads of a long prompt should cost no more than so many plain tokens.
+_READING = 5
+_SHORTEST_WINDOW, _USUAL_WINDOW, _LONGEST_WINDOW = 32, 256, 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How to load a pair; None and "auto" leave the choice to edgespec.
+
+    num_draft_tokens: k; 0 for plain decoding, for which a draft model is not loaded; "auto"
+    for what pays at every step, by measurement. drafter: "model" also keeps a draft model that
+    does not pay.
+    n_ctx: tokens a sequence can hold. threads: default physical cores. gpu_layers: default all
+    that fit on a GPU there is.
+    exact: "on" uses only pass widths measured to be bit-identical to plain decoding, "auto"
+    does so where it costs nothing. max_sequences: answers generated at the same time.
+    remember: use what earlier runs learned of the pair, and keep what is learned; without it a
+    draft model is kept even if it does not pay.
+    """
+
+    num_draft_tokens: DraftTokens = "auto"
+    drafter: DrafterName = "auto"
+    n_ctx: int | None = None
+    threads: int | None = None
+    gpu_layers: int | None = None
+    exact: Exact = "auto"
+    max_sequences: int = 1
+    remember: bool = True
+
+    def __post_init__(self) -> None:
+        k = self.num_draft_tokens
+        if k != "auto" and not (isinstance(k, int) and 0 <= k < MAX_WIDTH):
+            raise OptionError(f"-k must be auto or between 0 and {MAX_WIDTH - 1}, not {k}.")
+        if self.drafter not in ("auto", "model", "n-gram", "none"):
+            raise OptionError(
+                f"There is no drafter {self.drafter!r}: choose auto, model, n-gram or none."
+            )
+        if self.drafter == "none" and k not in ("auto", 0):
+            raise OptionError(f"-k {k} needs someone to draft: leave --drafter none out.")
+        if self.exact not in ("auto", "on", "off"):
+            raise OptionError(f"exact must be auto, on or off, not {self.exact!r}.")
+        for name, most in _AT_MOST.items():
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and 1 <= value <= most):
+                raise OptionError(f"{name} must be between 1 and {most}, not {value!r}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPair:
+    """A running Engine and what lies under it, for those who measure.
+
+    Only work run by `engine.exclusively` may use the contexts; closing the engine closes all.
+    """
+
+    engine: Engine
+    target: Model
+    draft: Model | None
+    target_context: Context
+    draft_context: Context | None
+    knowledge: Knowledge | None  # None when k is a fixed number
+    options: LoadOptions
+    system_info: str  # llama.cpp's, of the kernels in use
+
+
+class Assembly:
+    """One loading. What it opens is on `stack`, in the order in which it must be freed."""
+
+    def __init__(self, options: LoadOptions, report: Report, stack: contextlib.ExitStack) -> None:
+        self.options = options
+        self.report = report
+        self.stack = stack
+        self.threads = options.threads or physical_cores()
+        self.measuring = Measuring(
+            threads=self.threads, gpu_layers=options.gpu_layers, report=report
+        )
+        self.notes: list[str] = []
+
+    def load(self, target_path: Path, draft_path: Path | None) -> LoadedPair:
+        """Open everything. Raises what LoadedPair's makers are documented to raise."""
+        numerics = choose_numerics(
+            self.options.exact,
+            lambda repack, mixed: self.measuring.widths(target_path, repack, mixed),
+            may_mix=self._on_cpu,
+        )
+        target = self._model(target_path, numerics.repack, self.stack)
+        context = self._context(
+            target, self._context_size(target), numerics.mixed_cache, self.stack
+        )
+        wanted = self._wanted(draft_path, context)
+        knowledge = None
+        if wanted and self.options.num_draft_tokens == "auto":
+            costs = self.measuring.costs(target, context, _usable(TARGET_WIDTHS, numerics.widths))
+            knowledge = Knowledge(costs.live(), rebuild=costs.rebuild)
+        drafters: dict[str, Drafter] = {}
+        draft, draft_context = None, None
+        if "model" in wanted and draft_path:
+            draft, draft_context = self._draft_model(draft_path, target, context, knowledge)
+            if draft_context is not None:
+                window = self._window(knowledge)
+                drafters["model"] = ModelDrafter(draft_context, context.n_vocab, window=window)
+        if "n-gram" in wanted:
+            drafters["n-gram"] = NgramDrafter()
+        if knowledge is not None and self.options.remember:
+            self.measuring.recall(knowledge, target, draft)
+        policies = self._policies(drafters, knowledge, numerics)
+        freeing = contextlib.ExitStack()
+        engine = Engine(
+            model=context,
+            tokenizer=target.vocabulary,
+            scheduler=Scheduler(context, drafters, policies.usual, time.perf_counter),
+            template=_template(target),
+            policies=policies,
+            info=self._info(target, draft, tuple(drafters), context, numerics),
+            close=freeing.close,
+        )
+        # From here on everything is the engine's own.
+        freeing.enter_context(self.stack.pop_all())
+        if knowledge is not None and self.options.remember:
+            freeing.callback(self.measuring.keep, knowledge, target, draft)
+        return LoadedPair(
+            engine=engine,
+            target=target,
+            draft=draft,
+            target_context=context,
+            draft_context=draft_context,
+            knowledge=knowledge,
+            options=self.options,
+            system_info=library.system_info(),
+        )
+
+    def _policies(
+        self, drafters: dict[str, Drafter], knowledge: Knowledge | None, numerics: Numerics
+    ) -> Policies:
+        return Policies(
+            drafters=tuple(drafters),
+            drafter=self.options.drafter if self.options.drafter in drafters else "auto",
+            k=self.options.num_draft_tokens if drafters else 0,
+            knowledge=knowledge,
+            widths=numerics.widths,
+        )
+
+    def _model(self, path: Path, repack: bool, stack: contextlib.ExitStack) -> Model:
+        model = Model(
+            path,
+            gpu_layers=self.options.gpu_layers,
+            repack=repack,
+            progress=lambda done: self.report(f"loading {path.name}", done),
+        )
+        stack.callback(model.close)
+        return model
+
+    def _context(
+        self, model: Model, n_ctx: int, mixed_cache: bool, stack: contextlib.ExitStack
+    ) -> Context:
+        context = Context(
+            model,
+            n_ctx=n_ctx,
+            max_sequences=self.options.max_sequences,
+            threads=self.threads,
+            # All drafts and a piece of a prompt share one pass, however many sequences run.
+            max_rows=max(512, PREFILL_CHUNK + self.options.max_sequences * MAX_WIDTH),
+            mixed_cache=mixed_cache,
+        )
+        stack.callback(context.close)
+        return context
+
+    def _context_size(self, target: Model) -> int:
+        trained = target.n_ctx_train
+        wanted = self.options.n_ctx or min(DEFAULT_CONTEXT, trained)
+        if wanted > trained:
+            self.notes.append(
+                f"A context of {wanted} tokens is beyond the {trained} the model was trained "
+                "for: late text may be poor."
+            )
+        return wanted
+
+    def _wanted(self, draft_path: Path | None, context: Context) -> tuple[str, ...]:
+        """The drafters to load."""
+        asked = self.options.drafter
+        if asked == "model" and draft_path is None:
+            raise OptionError("The drafter is to be a model, but there is none: add --draft PATH.")
+        if self.options.num_draft_tokens == 0 or asked == "none":
+            return ()
+        if context.rewind_depth == 0:
+            self.notes.append("The target keeps a recurrent state: it runs plain.")
+            return ()
+        if asked != "auto":
+            return (asked,)
+        return ("model", "n-gram") if draft_path else ("n-gram",)
+
+    def _draft_model(
+        self, path: Path, target: Model, beside: Context, knowledge: Knowledge | None
+    ) -> tuple[Model | None, Context | None]:
+        """The draft model, unless it is known not to pay here and nobody insists."""
+        with contextlib.ExitStack() as stack:
+            model = self._model(path, True, stack)
+            check_compatible(target.vocabulary, model.vocabulary)
+            n_ctx = min(beside.n_ctx, max(model.n_ctx_train, 1))
+            context = self._context(model, n_ctx, beside.mixed_cache, stack)
+            if knowledge is not None:
+                costs = self.measuring.costs(model, context, DRAFT_WIDTHS)
+                before = Knowledge(knowledge.target, costs.live())
+                if self.options.remember:
+                    self.measuring.recall(before, target, model)
+                if self._is_useless(before):
+                    self.notes.append(_why_not_kept(path.name, before))
+                    return None, None
+                knowledge.set_draft(costs.live())
+            if context.rewind_depth == 0:
+                self.notes.append(
+                    f"{path.name} keeps a recurrent state: after every rejected draft it reads "
+                    "the whole text again, which is slow."
+                )
+            self.stack.enter_context(stack.pop_all())
+        return model, context
+
+    def _is_useless(self, knowledge: Knowledge) -> bool:
+        insisted = self.options.drafter == "model" or not self.options.remember
+        return not insisted and not knowledge.draft_may_pay
+
+    def _window(self, knowledge: Knowledge | None) -> int:
+        """How much of a long prompt the draft model reads."""
+        if knowledge is None or knowledge.draft is None:
+            return _USUAL_WINDOW
+        token_s = knowledge.draft.at(32, 0) / 32
+        window = int(_READING * knowledge.target.at(1, 0) / token_s)
+        return min(max(window, _SHORTEST_WINDOW), _LONGEST_WINDOW)
+
+    @property
+    def _on_cpu(self) -> bool:
+        """The attention of GPUs takes no cache of two types, or is slow on it."""
+        return self.options.gpu_layers == 0 or not library.supports_gpu()
+
+    def _preferred(self, drafters: tuple[str, ...]) -> str:
+        if self.options.num_draft_tokens == "auto" and len(drafters) > 1:
+            return "auto"
+        return drafters[0] if drafters else ""
+
+    def _info(
+        self,
+        target: Model,
+        draft: Model | None,
+        drafters: tuple[str, ...],
+        context: Context,
+        numerics: Numerics,
+    ) -> EngineInfo:
+        if not library.repacking_is_safe():
+            self.notes.append(
+                "The AMX kernels of this llama.cpp are not used: some compilers break them."
+            )
+        k = self.options.num_draft_tokens if drafters else 0
+        if numerics.widths == _PLAIN_WIDTHS and k:
+            self.notes.append(
+                "No draft can be verified bit for bit on this machine with this target: "
+                "--exact on means plain decoding here."
+            )
+        return EngineInfo(
+            target=target.path.name,
+            draft=draft.path.name if draft else "",
+            drafter=self._preferred(drafters),
+            drafters=drafters,
+            num_draft_tokens=k,
+            n_ctx=context.n_ctx,
+            threads=self.threads,
+            devices=tuple(device.description for device in library.devices()),
+            exact_widths=numerics.widths,
+            kv_cache="F16/BF16" if numerics.mixed_cache else "F16/F16",
+            notes=tuple(self.notes),
+        )
+
+
+def _why_not_kept(name: str, knowledge: Knowledge) -> str:
+    assert knowledge.draft is not None
+    token_ms, pass_ms = 1e3 * knowledge.draft.at(1, 0), 1e3 * knowledge.target.at(1, 0)
+    tried = f", and asking it {knowledge.askings:.0f} times lost time" if knowledge.askings else ""
+    return (
+        f"{name} is not kept in memory, as it does not pay here: a token of it takes "
+        f"{token_ms:.1f} ms, one of the target {pass_ms:.1f} ms{tried}. --drafter model keeps it."
+    )
+
+
+def _usable(widths: Sequence[int], identical: frozenset[int] | None) -> list[int]:
+    return [n for n in widths if identical is None or n in identical or n == 1]
+
+
+def _template(model: Model) -> ChatTemplate | TemplateError:
+    """A broken or missing template only matters to those who chat."""
+    vocabulary = model.vocabulary
+    try:
+        source = require_template(model.chat_template, model.path.name)
+        return ChatTemplate(
+            source,
+            bos=vocabulary.name(vocabulary.bos) if vocabulary.bos >= 0 else "",
+            eos=vocabulary.name(vocabulary.eos) if vocabulary.eos >= 0 else "",
+        )
+    except TemplateError as error:
+        return error
