@@ -1,23 +1,37 @@
 """Tries a policy on recorded traces: the real scheduler and drafters on a machine that counts.
 
-Target and draft model are replaced by ones that know the record and cost virtual time, taken
-from measured cost curves. What a policy would gain on a machine is known in seconds.
+    python -m benchmarks.replay --traces FILE --target Q4_K_M-x8 --draft Q4_0
+
+Target and draft model are replaced by ones that know the record and cost virtual time, taken from
+the cost curves of --target and --draft on this machine, which need not be those that were
+recorded. What a policy would gain is known in seconds. The hindsight rows choose every draft
+knowing what will be accepted: no policy can do better with the same drafts.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.traces import Proposal, Trace
-from edgespec.decoding.costs import CostCurve
+from benchmarks.laboratory import Laboratory
+from benchmarks.lossless import file_of
+from benchmarks.traces import Proposal, Trace, load_traces
+from edgespec.catalog.hardware import physical_cores
+from edgespec.decoding.adaptive import Adaptive
+from edgespec.decoding.calibration import DRAFT_WIDTHS, TARGET_WIDTHS
+from edgespec.decoding.costs import CostCurve, LiveCosts
+from edgespec.decoding.knowledge import Knowledge
+from edgespec.decoding.policy import Fixed
 from edgespec.decoding.scheduler import Scheduler
 from edgespec.decoding.sequence import Request
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
+from edgespec.measuring import Measuring
 from edgespec.protocols import Drafter, DraftPolicy, Logits, Row
 from edgespec.types import SamplingParams, Step
 
@@ -166,17 +180,15 @@ def replay(
     machine: Machine,
     policy: DraftPolicy,
     drafters: Sequence[str],
-    min_match: int = 2,
     window: int = 0,
 ) -> list[Outcome]:
     """Run `policy` over the traces one after the other; it may learn from one for the next."""
-    return [_replay(trace, machine, policy, drafters, min_match, window) for trace in traces]
+    return [_answer(trace, machine, policy, drafters, window) for trace in traces]
 
 
-def _replay(
-    trace: Trace, machine: Machine, policy: DraftPolicy, names: Sequence[str], min_match: int,
-    window: int,
-) -> Outcome:  # fmt: skip
+def _answer(
+    trace: Trace, machine: Machine, policy: DraftPolicy, names: Sequence[str], window: int
+) -> Outcome:
     ids: dict[int, int] = {}
     stream = [ids.setdefault(token, len(ids)) for token in (*trace.prompt, *trace.answer)]
     proposals = [
@@ -187,7 +199,7 @@ def _replay(
     target = _ReplayTarget(machine, stream, n_vocab)
     drafters: dict[str, Drafter] = {}
     if "n-gram" in names:
-        drafters["n-gram"] = NgramDrafter(min_match=min_match)
+        drafters["n-gram"] = NgramDrafter()
     if "model" in names:
         draft = _ReplayDraft(machine, len(trace.prompt), stream, proposals, n_vocab)
         drafters["model"] = _Windowed(draft, n_vocab, window=window)
@@ -257,3 +269,63 @@ def hindsight(trace: Trace, machine: Machine, drafters: Sequence[str]) -> float:
 def _stands(draft: Sequence[int], truth: Sequence[int]) -> int:
     pairs = zip(draft, truth, strict=False)
     return next((i for i, (one, other) in enumerate(pairs) if one != other), len(draft))
+
+
+def compare(traces: Sequence[Trace], machine: Callable[[], Machine], window: int) -> None:
+    """Print speed-ups over plain decoding, of fixed choices, the adaptive policy and hindsight."""
+    has_draft = machine().draft is not None and any(trace.proposals for trace in traces)
+    names = ("n-gram", "model") if has_draft else ("n-gram",)
+    plain = replay(traces, machine(), Fixed(0, ""), ())
+    categories = ["all", *dict.fromkeys(trace.category for trace in traces)]
+    print(f"{'':18}" + "".join(f"{category:>12}" for category in categories))
+
+    def show(name: str, found: Mapping[str, float]) -> None:
+        print(f"{name:18}" + "".join(f"{found[category]:12.3f}" for category in categories))
+
+    for name in names:
+        for k in (1, 2, 3, 4, 5, 6, 7):
+            outcomes = replay(traces, machine(), Fixed(k, name), (name,), window)
+            show(f"{name} {k}", speedups(outcomes, plain))
+    for only in (*names, "") if has_draft else ("",):
+        made = machine()
+        draft = LiveCosts(made.draft) if made.draft and has_draft else None
+        knowledge = Knowledge(LiveCosts(made.target), draft, rebuild=made.rebuild)
+        policy = Adaptive(knowledge, clock=made, only=only)
+        outcomes = replay(traces, made, policy, names, window)
+        show(f"adaptive {only}", speedups(outcomes, plain))
+    for some in [(name,) for name in names] + ([names] if has_draft else []):
+        logs: dict[str, list[float]] = {}
+        for outcome in plain:
+            ratio = outcome.seconds / hindsight(outcome.trace, machine(), some)
+            for key in ("all", outcome.trace.category):
+                logs.setdefault(key, []).append(math.log(ratio))
+        bound = {key: math.exp(sum(values) / len(values)) for key, values in logs.items()}
+        show(f"hindsight {'+'.join(some)}"[:18], bound)
+
+
+def measured(target: str, draft: str | None) -> Callable[[], Machine]:
+    """Machines with the costs of these models here, measured once."""
+    measuring = Measuring(threads=physical_cores(), gpu_layers=None, report=lambda what, done: None)
+    lab = Laboratory(
+        file_of(target), file_of(draft) if draft else None, repack=False, mixed_cache=True
+    )
+    costs = measuring.costs(lab.model, lab.context, TARGET_WIDTHS)
+    draft_curve = None
+    if lab.draft_model and lab.draft_context:
+        draft_curve = measuring.costs(lab.draft_model, lab.draft_context, DRAFT_WIDTHS).curve
+    lab.close()
+    return lambda: Machine(costs.curve, draft_curve, rebuild=costs.rebuild)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--draft")
+    parser.add_argument("--window", type=int, default=0, help="see ModelDrafter")
+    chosen = parser.parse_args()
+    compare(load_traces(chosen.traces), measured(chosen.target, chosen.draft), chosen.window)
+
+
+if __name__ == "__main__":
+    main()

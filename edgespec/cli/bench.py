@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgespec.cli import options as opt
+from edgespec.cli.explanation import explanation_lines
 from edgespec.cli.groups import grouped
 from edgespec.cli.interrupts import INTERRUPTED
 from edgespec.errors import BenchError, OptionError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from edgespec.bench.options import BenchOptions
     from edgespec.bench.records import Result
     from edgespec.bench.suite import Suite
+    from edgespec.explaining import Explanation
 
 DIFFERENT = 3  # the exit code of --strict
 
@@ -119,6 +121,12 @@ Restart = Annotated[
 Strict = Annotated[
     bool, _result_option("--strict", help="Exit code 3 when any answer differs from plain.")
 ]
+Explain = Annotated[
+    bool,
+    _result_option(
+        "--explain", help="Say on stderr what the mode auto went by: costs, chances, probing."
+    ),
+]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A result in JSON.")]
 
 
@@ -147,6 +155,7 @@ def bench(
     save: Save = None,
     restart: Restart = False,
     strict: Strict = False,
+    explain: Explain = False,
 ) -> None:
     """Measure whether speculation pays on this machine, with this pair, for several kinds of text.
 
@@ -180,8 +189,10 @@ def bench(
     prompts = _suite(suite, quick, category or [], limit)
     with _alone():
         journal = _journal(save, restart) if save else None
-        result = _measure(models, prompts, chosen, journal)
+        result, explained = _measure(models, prompts, chosen, journal)
     typer.echo(_formatted(result, output))
+    if explain and explained:
+        typer.echo("\n".join([*explanation_lines(explained), *_regret(result)]), err=True)
     if save:
         _save(result, save)
         typer.echo(f"Saved in {save}: open {save / 'report.md'}", err=True)
@@ -241,11 +252,12 @@ def _suite(name: str | None, quick: bool, categories: list[str], limit: int | No
 
 def _measure(
     models: opt.Models, suite: Suite, options: BenchOptions, journal: Journal | None
-) -> Result:
+) -> tuple[Result, Explanation | None]:
     from edgespec.bench.benchmark import run_benchmark
     from edgespec.bench.runner import conditions
     from edgespec.bench.subject import subject_of
     from edgespec.cli.progress import bench_bar
+    from edgespec.explaining import explain as explain_policy
 
     start = conditions()  # loading is work, too
     try:
@@ -254,7 +266,7 @@ def _measure(
             subject_of(pair) as subject,
             bench_bar() as progress,
         ):
-            return run_benchmark(
+            result = run_benchmark(
                 subject,
                 suite,
                 options,
@@ -263,9 +275,27 @@ def _measure(
                 journal=journal,
                 progress=progress,
             )
+            known, widths = pair.knowledge, pair.engine.info.exact_widths
+            return result, explain_policy(known, widths, (), ()) if known else None
     except KeyboardInterrupt:
         typer.echo("Stopped before the first prompt was done: nothing to report.", err=True)
         raise
+
+
+def _regret(result: Result) -> Iterator[str]:
+    """How far auto is from the best of the other modes, as measured, in trace time."""
+    found = {
+        summary.mode: summary.trace_speedup
+        for summary in result.summaries
+        if summary.category == "all" and summary.trace_speedup is not None
+    }
+    auto = found.pop("auto", None)
+    if auto is not None and found:
+        best = max(found, key=lambda mode: found[mode])
+        yield (
+            f"In trace time, auto ran at {auto / max(found[best], 1.0):.2f}x of the best other "
+            f"choice ({best if found[best] > 1.0 else 'plain'})."
+        )
 
 
 @contextmanager

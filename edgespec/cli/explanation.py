@@ -26,8 +26,9 @@ def explanation_lines(explained: Explanation) -> Iterator[str]:
         yield "What asking the draft model was worth (tokens a step, times asked)"
         for asking in explained.askings:
             yield f"  {asking.situation:<36} {asking.value:+5.2f} {asking.askings:7.0f}"
-    yield ""
-    yield "Tokens drafted per step (length: steps)"
+    if explained.lengths:
+        yield ""
+        yield "Tokens drafted per step (length: steps)"
     for name, lengths in explained.lengths.items():
         counts = ", ".join(f"{length}: {steps}" for length, steps in lengths.items())
         yield f"  {name:<16} {counts}"
