@@ -100,7 +100,8 @@ class Adaptive:
             sequence.copies, sequence.gain, sequence.paid = [], 0.0, 0.0
             sequence.copy = sequence.model = sequence.joined = _Option()
         self._set_worth(running, others)
-        limits = {slot: min(most, self._most) for slot, most in room.items() if most > 0}
+        limits = {slot: min(most, self._most) for slot, most in room.items()}
+        limits = {slot: most for slot, most in limits.items() if most > 0}
         able = [d for d in drafters.values() if self._only in ("", d.name)]
         self._copiers = [cast(Copier, drafter) for drafter in able if drafter.copies]
         for copier in self._copiers:
@@ -271,6 +272,8 @@ class Adaptive:
                 f"plain: the {option.draft.source} draft stands with {option.chances[0]:.2f}, "
                 f"{self._worth.price(1):.2f} needed"
             )
+        if self._most == 0:
+            return "plain: wider passes are not bit-identical here"
         return "plain: nobody has a draft"
 
     # Learning.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -17,7 +17,7 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32)
 
 TARGET_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32)
 DRAFT_WIDTHS = (1, 2, 4, 8, 32)
-_DEPTH, _SHALLOW = 128, 8
+_DEPTH, _SHALLOW = 96, 8
 # Measured at both depths, to tell what attention costs: wide, for the difference to show.
 _COMPARED = 8
 
@@ -42,16 +42,15 @@ class Measurement:
     ) -> None:
         self._model = model
         self._widths = [n for n in widths if n <= min(model.max_rows, model.n_ctx)]
-        self._depth = max(0, min(depth, model.n_ctx - max(self._widths)))
+        self.depth = max(0, min(depth, model.n_ctx - max(self._widths)))
         if model.rewind_depth < max(self._widths):
-            self._depth = 0  # a state that cannot be cut can still be dropped
-        needed = self._depth + max(self._widths)
+            self.depth = 0  # a state that cannot be cut can still be dropped
+        needed = self.depth + max(self._widths)
         if len(tokens) < needed:
             raise ValueError(f"{needed} tokens are needed, not {len(tokens)}")
         self._tokens = list(tokens[:needed])
         self._clock = clock
         self._samples: dict[int, list[float]] = {n: [] for n in self._widths}
-        self._rebuilds: list[float] = []
 
     def rounds(self, count: int) -> Iterator[int]:
         """Yields after each of `count` rounds how many are done; stop early as you like."""
@@ -66,40 +65,56 @@ class Measurement:
         finally:
             self._model.drop(0)
 
+    def ratios(self) -> tuple[float, dict[int, float], float]:
+        """Instead of rounds: (T(1), T(n) / T(1) by n, rebuild), from a few passes of each width
+        between passes of one token."""
+        self._fill()
+        try:
+            self._pass(1)  # wakes threads and fills caches
+            ones, found, firsts = [self._fastest(1)[0]], {1: 1.0}, []
+            for n in self._widths:
+                if n > 1:
+                    seconds, first = self._fastest(n)
+                    ones.append(self._fastest(1)[0])
+                    found[n] = 2 * seconds / (ones[-2] + ones[-1])
+                    firsts.append(first - seconds)
+        finally:
+            self._model.drop(0)
+        return median(ones), found, max(0.0, median(firsts or [0.0]))
+
+    def _fastest(self, width: int) -> tuple[float, float]:
+        """The fastest of some passes, and the first, for which llama.cpp rebuilds its graph."""
+        first, *others = [self._pass(width) for _ in range(3 if width <= 8 else 2)]
+        return min(others), first
+
     def _sample(self, width: int) -> None:
         # llama.cpp rebuilds its graph when the width changes. Narrow passes are what most
         # decisions hang on, and cheap to repeat.
-        first, *seconds = [self._pass(width) for _ in range(1 + max(2, 8 // width))]
-        self._samples[width] += seconds
-        self._rebuilds.append(first - median(seconds))
-
-    @property
-    def rebuild(self) -> float:
-        """Seconds that a pass takes longer when the one before had another width."""
-        return max(0.0, median(self._rebuilds))
+        self._pass(width)
+        self._samples[width] += [self._pass(width) for _ in range(max(2, 8 // width))]
 
     def curve(self) -> CostCurve:
         """What the rounds so far amount to; at least one must be done."""
         quartiles = {n: np.percentile(times, (25, 50, 75)) for n, times in self._samples.items()}
         return CostCurve(
-            self._depth,
+            self.depth,
             {n: float(q[1]) for n, q in quartiles.items()},
             {n: float(q[2] - q[0]) for n, q in quartiles.items()},
         )
 
     def _fill(self) -> None:
         at = 0
-        while at < self._depth:
-            end = min(self._depth, at + self._model.max_rows)
+        while at < self.depth:
+            end = min(self.depth, at + self._model.max_rows)
             self._decode(at, end)
             at = end
 
     def _pass(self, width: int) -> float:
         began = self._clock()
-        self._decode(self._depth, self._depth + width)
+        self._decode(self.depth, self.depth + width)
         seconds = self._clock() - began
-        if self._depth:
-            self._model.rewind(0, self._depth)
+        if self.depth:
+            self._model.rewind(0, self.depth)
         else:
             self._model.drop(0)
         return seconds
@@ -130,26 +145,38 @@ def calibrate(
     *,
     clock: Callable[[], float],
 ) -> Costs:
-    """Time two passes of every width behind 128 tokens, and a few behind hardly any.
+    """Time every width twice, between passes of one token, so that a machine which is busy for a
+    moment makes both slower and their ratio stays.
 
     tokens: what to decode, real text; repeated as needed. Uses sequence 0, which must be empty,
     and leaves it so.
     """
     needed = _DEPTH + max(widths)
     enough = (list(tokens) * (needed // len(tokens) + 1))[:needed]
+    wide = Measurement(model, enough, depth=_DEPTH, widths=sorted({1, *widths}), clock=clock)
+    one, ratios, rebuild = wide.ratios()
+    compared = max(n for n in ratios if n <= _COMPARED)
+    early = Measurement(model, enough, depth=_SHALLOW, widths=(1, compared), clock=clock)
+    _, early_ratios, _ = early.ratios()
+    growth = _growth(compared, one, ratios, early_ratios, wide.depth - early.depth, wide.depth)
+    curve = CostCurve(wide.depth, {n: ratio * one for n, ratio in ratios.items()}, {})
+    return Costs(curve, growth, rebuild)
 
-    def measured(depth: int, some: Sequence[int]) -> Measurement:
-        measurement = Measurement(model, enough, depth=depth, widths=some, clock=clock)
-        for _ in measurement.rounds(1):
-            pass
-        return measurement
 
-    whole = measured(_DEPTH, widths)
-    curve = whole.curve()
-    compared = max(n for n in curve.seconds if n <= _COMPARED)
-    early = measured(_SHALLOW, (compared,)).curve()
-    deeper = curve.depth - early.depth
-    growth = 0.0
-    if deeper > 0:
-        growth = (curve.seconds[compared] - early.seconds[compared]) / (compared * deeper)
-    return Costs(curve, max(0.0, growth), whole.rebuild)
+def _growth(
+    width: int,
+    one: float,
+    ratios: Mapping[int, float],
+    early: Mapping[int, float],
+    deeper: int,
+    depth: int,
+) -> float:
+    """Seconds a row takes longer for every token before it.
+
+    With T(n, depth) = W(n) + n * growth * depth, the ratio T(n) / T(1) rises towards n as the
+    text gets longer; how far it has come tells the growth.
+    """
+    room = width * deeper - early.get(width, 1.0) * deeper
+    if deeper <= 0 or width == 1 or room < deeper:  # the ratio is nearly n already, and would tell nothing
+        return 0.0
+    return min(max(0.0, one * (ratios[width] - early[width]) / room), one / depth)

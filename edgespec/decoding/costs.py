@@ -11,7 +11,9 @@ LISTED = 40  # widths that have their own correction
 _SURPRISE = 0.3  # the most that one pass counts for, as a logarithm
 # Variances of logarithms: of a single pass, of how fast the machine is now, and of a width's
 # place on the curve, as measured at first and at best.
-_NOISE, _MACHINE, _MEASURED, _SETTLED = 0.05**2, 0.025**2, 0.1**2, 0.01**2
+_NOISE, _MACHINE, _MEASURED, _SETTLED = 0.05**2, 0.025**2, 0.12**2, 0.01**2
+# What is believed of a width is believed of its neighbours, as far as they are uncertain, too.
+_NEIGHBOURS = ((1, 0.6), (2, 0.3), (3, 0.15))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,16 @@ class LiveCosts:
         total = _NOISE + _MACHINE + doubt
         self.factor *= math.exp(_MACHINE / total * surprise)
         if width <= LISTED:
-            self._shape[width] *= math.exp(doubt / total * surprise)
+            self._reshape(width, doubt / total * surprise)
             self._doubt[width] = max(doubt * (1.0 - doubt / total), _SETTLED)
+
+    def _reshape(self, width: int, logarithm: float) -> None:
+        self._shape[width] *= math.exp(logarithm)
+        for away, share in _NEIGHBOURS:
+            for other in (width - away, width + away):
+                if 1 < other <= LISTED and width > 1:
+                    doubt = self._doubt[other] / _MEASURED
+                    self._shape[other] *= math.exp(share * doubt * logarithm)
 
 
 def monotone(values: Sequence[float]) -> list[float]:
