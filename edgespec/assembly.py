@@ -34,7 +34,7 @@ _PLAIN_WIDTHS = frozenset({1})
 # llama.cpp takes 32-bit sizes and at most so many sequences, and dies of too many threads.
 _AT_MOST = {"n_ctx": 2**31 - 1, "threads": 512, "max_sequences": 256}
 # What the draft model reads of a long prompt should cost no more than so many plain tokens.
-_READING = 5
+_READING = 1.2
 _SHORTEST_WINDOW, _USUAL_WINDOW, _LONGEST_WINDOW = 32, 256, 1024
 
 

@@ -23,6 +23,9 @@ from edgespec.types import MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Step
 _HARDLY = 0.02  # a survival that no row of a pass is worth
 _LONGEST = 8  # tokens of a draft model in a row; beyond them chances are guesses on guesses
 _AHEAD = 4  # tokens the draft model is imagined to go on
+# Tokens of an answer for every asking that reading is written off by: it makes two or three at
+# a time, is not asked at every step, and what it gains a copy might have gained a step later.
+_CAUTION = 6
 _LATELY = 0.1  # what the last draft counts for in "lately"
 
 
@@ -90,6 +93,7 @@ class Adaptive:
         self._load = 0
         self._token_s = 0.0  # of the draft model
         self._copiers: list[Copier] = []
+        self._room: Mapping[int, int] = {}
         self._worth = Worth(knowledge.target, knowledge.rate(1, 0.0), width=1, depth=0.0)
 
     def plan(
@@ -100,6 +104,7 @@ class Adaptive:
             sequence.copies, sequence.gain, sequence.paid = [], 0.0, 0.0
             sequence.copy = sequence.model = sequence.joined = _Option()
         self._set_worth(running, others)
+        self._room = room
         limits = {slot: min(most, self._most) for slot, most in room.items()}
         limits = {slot: most for slot, most in limits.items() if most > 0}
         able = [d for d in drafters.values() if self._only in ("", d.name)]
@@ -159,7 +164,7 @@ class Adaptive:
         asked = {
             slot: min(most, _LONGEST)
             for slot, most in limits.items()
-            if self._is_worth_asking(drafter, slot, most)
+            if self._is_worth_asking(drafter, slot)
         }
         if not asked:
             return
@@ -187,12 +192,12 @@ class Adaptive:
             sequence.copy = _Option(copy.draft, copy.evidence, [first, *copy.chances[1:]])
             sequence.gain = self._worth.best(sequence.copy.survival)[1]
 
-    def _is_worth_asking(self, drafter: Drafter, slot: int, most: int) -> bool:
+    def _is_worth_asking(self, drafter: Drafter, slot: int) -> bool:
         sequence = self._sequences[slot]
         value = self._known.value(sequence.kind, self._load)
         reading = self._known.drafting((drafter.unread(slot) + 1,), self._depth)
         reading -= self._known.drafting((1,), self._depth)
-        steps = self._known.remaining(sequence.emitted, most) / 2
+        steps = self._known.remaining(sequence.emitted, self._room[slot]) / _CAUTION
         if value * steps > self._worth.rate * reading:
             return True
         return self._known.may_probe(reading + 2 * self._token_s)
@@ -257,7 +262,9 @@ class Adaptive:
         draft = option.draft.cut(length) if length else NO_DRAFT
         passes = sequence.model.draft.passes
         if length and option is sequence.joined:
-            sequence.paid += sequence.gain + self._worth.price_each(length)
+            # The copy that follows would be there at the next step, too: it counts as one token.
+            own = min(length, len(sequence.model.chances))
+            sequence.paid += sequence.gain + self._worth.price_each(own)
         if draft.passes != passes:
             draft = replace(draft, passes=passes)
         return Plan(draft, length, self._reason(option, length))
@@ -298,7 +305,8 @@ class Adaptive:
         tokens = step.tokens
         if step.draft_passes:
             verified = step.drafter.startswith(sequence.model.draft.source)
-            gain = (step.accepted if verified else 0) - sequence.paid
+            stood = min(step.accepted, len(sequence.model.chances) + 1) if verified else 0
+            gain = stood - sequence.paid
             self._known.was_worth(sequence.kind, gain, self._load)
         for option in (*sequence.copies, sequence.model):
             if not option.chances:

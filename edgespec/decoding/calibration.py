@@ -177,6 +177,8 @@ def _growth(
     text gets longer; how far it has come tells the growth.
     """
     room = width * deeper - early.get(width, 1.0) * deeper
-    if deeper <= 0 or width == 1 or room < deeper:  # the ratio is nearly n already, and would tell nothing
+    if (
+        deeper <= 0 or width == 1 or room < deeper
+    ):  # the ratio is nearly n already, and would tell nothing
         return 0.0
     return min(max(0.0, one * (ratios[width] - early[width]) / room), one / depth)
