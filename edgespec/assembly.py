@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgespec.catalog.hardware import physical_cores
-from edgespec.decoding.calibration import DRAFT_WIDTHS, TARGET_WIDTHS
+from edgespec.decoding.calibration import DRAFT_WIDTHS, TARGET_WIDTHS, adjust
 from edgespec.decoding.knowledge import Knowledge
 from edgespec.decoding.scheduler import PREFILL_CHUNK, Scheduler
 from edgespec.drafters.model import ModelDrafter
@@ -233,14 +233,16 @@ class Assembly:
             n_ctx = min(beside.n_ctx, max(model.n_ctx_train, 1))
             context = self._context(model, n_ctx, beside.mixed_cache, stack)
             if knowledge is not None:
-                costs = self.measuring.costs(model, context, DRAFT_WIDTHS)
-                before = Knowledge(knowledge.target, costs.live())
+                costs = self.measuring.costs(model, context, DRAFT_WIDTHS).live()
+                pair = ((beside, knowledge.target), (context, costs))
+                adjust(pair, max(target.vocabulary.bos, 0), time.perf_counter)
+                before = Knowledge(knowledge.target, costs)
                 if self.options.remember:
                     self.measuring.recall(before, target, model)
                 if self._is_useless(before):
                     self.notes.append(_why_not_kept(path.name, before))
                     return None, None
-                knowledge.set_draft(costs.live())
+                knowledge.set_draft(costs)
             if context.rewind_depth == 0:
                 self.notes.append(
                     f"{path.name} keeps a recurrent state: after every rejected draft it reads "

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgespec.decoding.calibration import TARGET_WIDTHS, WIDTHS, Measurement, calibrate
+from edgespec.decoding.calibration import TARGET_WIDTHS, WIDTHS, Measurement, adjust, calibrate
 from edgespec.decoding.costs import CostCurve, LiveCosts, monotone
 from tests.bench_fakes import VirtualClock
 from tests.fakes import FakeModel, hashed_logits
@@ -246,3 +246,17 @@ def test_calibration_makes_do_with_little_room(options: dict[str, float]) -> Non
     costs = calibrate(Model(clock, **options), [1], TARGET_WIDTHS, clock=clock)
     assert costs.curve.seconds[1] == 1.0
     assert costs.live().at(4, 10) > 0
+
+
+def test_models_measured_at_other_moments_are_brought_to_now() -> None:
+    """The machine is three times as slow as when the one was measured, and twice as fast as when
+    the other was: catches costs that cannot be compared."""
+    clock = VirtualClock()
+    target, draft = Model(clock), Model(clock)
+    slow = LiveCosts(CostCurve(0, {1: 1 / 3, 2: 1.0}, {}))
+    fast = LiveCosts(CostCurve(0, {1: 2.0, 2: 3.0}, {}))
+    adjust([(target, slow), (draft, fast)], 1, clock)
+    assert slow.at(1, 0) == pytest.approx(1.0)
+    assert slow.at(2, 0) == pytest.approx(3.0)
+    assert fast.at(2, 0) == pytest.approx(1.5)
+    assert target.memory[0] == draft.memory[0] == []

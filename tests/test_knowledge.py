@@ -123,3 +123,14 @@ def test_a_damaged_state_is_left_out_as_a_whole(damage: dict[str, Any]) -> None:
     assert fresh.state() == known().state()
     fresh.restore({})
     assert fresh.state() == known().state()
+
+
+def test_what_slows_the_target_slows_the_draft_model() -> None:
+    """Catches a draft model that looks cheap because it was not asked since the laptop got hot."""
+    knowledge = known(0.1)
+    for seconds in [1.0] * 40 + [2.0] * 60:
+        knowledge.target.observe(1, 0, seconds)
+    assert knowledge.drafting((1,), 0) == pytest.approx(0.2, rel=0.15)
+    for _ in range(30):
+        knowledge.drafted((1, 1, 1), 0, 0.6)
+    assert knowledge.drafting((1,), 0) == pytest.approx(0.2, rel=0.15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -18,6 +19,7 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32)
 TARGET_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32)
 DRAFT_WIDTHS = (1, 2, 4, 8, 32)
 _DEPTH, _SHALLOW = 96, 8
+_TURNS = 5
 # Measured at both depths, to tell what attention costs: wide, for the difference to show.
 _COMPARED = 8
 
@@ -161,6 +163,27 @@ def calibrate(
     growth = _growth(compared, one, ratios, early_ratios, wide.depth - early.depth, wide.depth)
     curve = CostCurve(wide.depth, {n: ratio * one for n, ratio in ratios.items()}, {})
     return Costs(curve, growth, rebuild)
+
+
+def adjust(
+    models: Sequence[tuple[TokenModel, LiveCosts]], token: int, clock: Callable[[], float]
+) -> None:
+    """Set how fast the machine is now, for models whose costs were measured at other moments.
+
+    They take turns, so that what their costs are to each other is right. Uses sequence 0 of
+    each, which must be empty, and leaves it so.
+    """
+    fastest = [math.inf] * len(models)
+    for turn in range(_TURNS):
+        for i, (model, _) in enumerate(models):
+            began = clock()
+            model.decode([Row(0, 0, token, True)])
+            if turn:  # the first wakes threads and builds the graph
+                fastest[i] = min(fastest[i], clock() - began)
+            model.drop(0)
+    for seconds, (_, costs) in zip(fastest, models, strict=True):
+        if seconds > 0.0:
+            costs.factor *= seconds / costs.at(1, 0.0)
 
 
 def _growth(

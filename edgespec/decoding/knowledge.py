@@ -62,6 +62,7 @@ class Knowledge:
     def set_draft(self, draft: LiveCosts | None) -> None:
         """There is a draft model of these costs, or none."""
         self.draft = draft
+        self._factor_then = self.target.factor  # when the draft's costs were last looked at
         self._first_values: dict[int, float] = {}
 
     def acceptance(self, drafter: str, *, copies: bool) -> Acceptance:
@@ -106,13 +107,17 @@ class Knowledge:
     def drafting(self, passes: Sequence[int], depth: float) -> float:
         """Seconds of these passes of the draft model, given by their rows."""
         assert self.draft is not None, "there is no draft model"
-        return sum([self.draft.at(rows, depth) for rows in passes])
+        seconds = sum([self.draft.at(rows, depth) for rows in passes])
+        # What slows the target slows the draft model, too.
+        return seconds * self.target.factor / self._factor_then
 
     def drafted(self, passes: Sequence[int], depth: float, seconds: float) -> None:
         """The draft model made these passes, most of them alike, in `seconds`."""
         if self.draft is not None and passes:
             # As if each had taken longer or shorter by the same factor.
             ratio = seconds / self.drafting(passes, depth)
+            self.draft.factor *= self.target.factor / self._factor_then
+            self._factor_then = self.target.factor
             rows = min(passes)
             self.draft.observe(rows, depth, ratio * self.draft.at(rows, depth))
 
