@@ -19,6 +19,8 @@ _USUAL_ANSWER = 200.0  # tokens
 # in the long run, and what is left of it after every asking in vain.
 _PROBING, _PROBING_LATER, _PATIENCE = 0.015, 0.003, 0.8
 _VALUE_MEMORY = 0.98
+# Half a standard error: what few askings say may be bad luck, and who is not asked cannot show it.
+_OPTIMISM = 0.5
 _VALUE_TRUST = 8.0  # askings that the first estimate counts for
 _MOST_PROMISING = 0.7  # tokens a step that it may promise
 _CERTAINTIES = (0.3, 0.5, 0.7, 0.9, 0.97)
@@ -122,12 +124,13 @@ class Knowledge:
             self.draft.observe(rows, depth, ratio * self.draft.at(rows, depth))
 
     def value(self, kind: int, load: int = 0) -> float:
-        """What asking the draft model is worth in situations of this kind, in tokens a step.
+        """What asking the draft model is worth in situations of this kind, in tokens a step: the
+        mean so far, and a little more while that is uncertain.
 
         load: see `load_class`.
         """
         total, count = self._experience(kind, load)
-        return total / count
+        return total / count + _OPTIMISM / math.sqrt(count)
 
     def was_worth(self, kind: int, gain: float, load: int = 0) -> None:
         """It was asked, and gained so much, or lost."""

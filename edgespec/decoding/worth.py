@@ -17,6 +17,9 @@ from itertools import accumulate
 
 from edgespec.decoding.costs import LiveCosts
 
+SOBER = 0.97
+"""What an expected token counts for: of several uncertain gains, the largest is overestimated."""
+
 
 class Worth:
     """Gains over no draft at all, in tokens.
@@ -67,7 +70,7 @@ class Worth:
         best, most = 0, 0.0
         for length, tokens in enumerate(accumulate(survival), 1):
             if self._allowed(length * self._sharers):
-                gain = tokens - self.price_each(length)
+                gain = SOBER * tokens - self.price_each(length)
                 if gain > most:
                     best, most = length, gain
         return best, most
@@ -84,8 +87,8 @@ class Worth:
         )
         count, gain = 0, 0.0
         for drafted, tokens in enumerate(accumulate(chance for chance, _ in ranked), 1):
-            if self._allowed(drafted) and tokens - self.price(drafted) > gain:
-                count, gain = drafted, tokens - self.price(drafted)
+            if self._allowed(drafted) and SOBER * tokens - self.price(drafted) > gain:
+                count, gain = drafted, SOBER * tokens - self.price(drafted)
         lengths = dict.fromkeys(survivals, 0)
         for _, slot in ranked[:count]:
             lengths[slot] += 1
