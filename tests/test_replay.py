@@ -64,7 +64,7 @@ def test_no_policy_beats_hindsight() -> None:
 
 
 def test_the_comparison_names_every_choice(capsys: pytest.CaptureFixture[str]) -> None:
-    compare([trace(0.8, seed=seed) for seed in range(3)], machine, window=0)
+    compare([trace(0.95, 200, seed) for seed in range(3)], machine, window=0)
     out = capsys.readouterr().out
     for name in ("n-gram 1", "model 7", "adaptive model", "hindsight n-gram+m"):
         assert name in out

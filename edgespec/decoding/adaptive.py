@@ -178,7 +178,9 @@ class Adaptive:
             sequence.joined = self._joined(slot, sequence.model, limits[slot])
             self._doubt_copy(sequence)
             # Reading what was not read for long is an investment, not the price of this draft.
-            sequence.paid = self._worth.rate * self._token_s * len(draft.passes)
+            passes = [min(rows, 2) for rows in draft.passes]
+            share = self._token_s / self._known.drafting((1,), self._depth)
+            sequence.paid = self._worth.rate * share * self._known.drafting(passes, self._depth)
 
     def _time_drafting(self, drafts: Sequence[Draft], seconds: float) -> None:
         if len(drafts) == 1:  # passes for several sequences are as wide as all of them together
