@@ -109,6 +109,7 @@ class Assembly:
             threads=self.threads, gpu_layers=options.gpu_layers, report=report
         )
         self.notes: list[str] = []
+        self.dropped = ""
 
     def load(self, target_path: Path, draft_path: Path | None) -> LoadedPair:
         """Open everything. Raises what LoadedPair's makers are documented to raise."""
@@ -121,7 +122,7 @@ class Assembly:
         context = self._context(
             target, self._context_size(target), numerics.mixed_cache, self.stack
         )
-        wanted = self._wanted(draft_path, context)
+        wanted = self._wanted(draft_path, context, numerics)
         knowledge = None
         if wanted and self.options.num_draft_tokens == "auto":
             costs = self.measuring.costs(target, context, _usable(TARGET_WIDTHS, numerics.widths))
@@ -209,7 +210,9 @@ class Assembly:
             )
         return wanted
 
-    def _wanted(self, draft_path: Path | None, context: Context) -> tuple[str, ...]:
+    def _wanted(
+        self, draft_path: Path | None, context: Context, numerics: Numerics
+    ) -> tuple[str, ...]:
         """The drafters to load."""
         asked = self.options.drafter
         if asked == "model" and draft_path is None:
@@ -218,6 +221,13 @@ class Assembly:
             return ()
         if context.rewind_depth == 0:
             self.notes.append("The target keeps a recurrent state: it runs plain.")
+            return ()
+        if numerics.widths == _PLAIN_WIDTHS:
+            self.notes.append(
+                "No draft can be verified bit for bit on this machine with this target: "
+                "--exact on means plain decoding here."
+            )
+            self.dropped = self.notes[-1] if draft_path else ""
             return ()
         if asked != "auto":
             return (asked,)
@@ -240,7 +250,8 @@ class Assembly:
                 if self.options.remember:
                     self.measuring.recall(before, target, model)
                 if self._is_useless(before):
-                    self.notes.append(_why_not_kept(path.name, before))
+                    self.dropped = _why_not_kept(path.name, before)
+                    self.notes.append(self.dropped)
                     return None, None
                 knowledge.set_draft(costs)
             if context.rewind_depth == 0:
@@ -286,11 +297,6 @@ class Assembly:
                 "The AMX kernels of this llama.cpp are not used: some compilers break them."
             )
         k = self.options.num_draft_tokens if drafters else 0
-        if numerics.widths == _PLAIN_WIDTHS and k:
-            self.notes.append(
-                "No draft can be verified bit for bit on this machine with this target: "
-                "--exact on means plain decoding here."
-            )
         return EngineInfo(
             target=target.path.name,
             draft=draft.path.name if draft else "",
@@ -302,6 +308,7 @@ class Assembly:
             devices=tuple(device.description for device in library.devices()),
             exact_widths=numerics.widths,
             kv_cache="F16/BF16" if numerics.mixed_cache else "F16/F16",
+            draft_dropped=self.dropped,
             notes=tuple(self.notes),
         )
 

@@ -32,11 +32,12 @@ class Chance:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What asking the draft model was worth in situations of this kind, in tokens a step."""
+    """What asking the draft model is worth in situations of this kind, in tokens a step: a guess
+    where it was not asked. times: since it was loaded."""
 
     situation: str
     value: float
-    askings: float
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,7 @@ def _chances(knowledge: Knowledge) -> list[Chance]:
 def _askings(knowledge: Knowledge) -> list[Asking]:
     if knowledge.draft is None:
         return []
-    return [
-        Asking(situation, knowledge.value(kind), knowledge.askings_of(kind))
-        for kind, situation in enumerate(KINDS)
-    ]
+    return [Asking(situation, *knowledge.asked(kind)) for kind, situation in enumerate(KINDS)]
 
 
 def _choices(
@@ -122,6 +120,8 @@ def _choices(
     steps: Sequence[Step],
 ) -> dict[str, float]:
     answer = [token for step in steps for token in step.tokens]
+    # The token that ends reading the prompt; a prompt of one token is not read.
+    first = sum(len(step.tokens) for step in steps if step.prefilled)
 
     def target_s(rows: int, at: int) -> float:
         return knowledge.target.at(rows, at)
@@ -132,7 +132,7 @@ def _choices(
     choices = {_AS_IT_WENT: went}
     ks = [0, *(k for k in _LENGTHS if widths is None or k + 1 in widths)]
     for k in ks:
-        choices[f"n-gram {k}" if k else "plain"] = _copying_s(knowledge, prompt, answer, k)
+        choices[f"n-gram {k}" if k else "plain"] = _copying_s(knowledge, prompt, answer, first, k)
     accepted = [step for step in decoding if "model" in step.drafter]
     if knowledge.draft is not None and accepted:
         rate = sum(s.accepted for s in accepted) / sum(s.drafted for s in accepted)
@@ -140,15 +140,18 @@ def _choices(
         for k in ks[1:]:
             tokens = sum(rate**i for i in range(k + 1))
             step_s = target_s(k + 1, int(depth)) + knowledge.drafting([2] + [1] * (k - 1), depth)
-            choices[f"model {k}, estimated"] = (len(answer) - 1) / tokens * step_s
+            choices[f"model {k}, estimated"] = (len(answer) - first) / tokens * step_s
     return choices
 
 
-def _copying_s(knowledge: Knowledge, prompt: Sequence[int], answer: Sequence[int], k: int) -> float:
-    """Seconds of decoding with n-gram drafts of k tokens: they follow from the text."""
+def _copying_s(
+    knowledge: Knowledge, prompt: Sequence[int], answer: Sequence[int], first: int, k: int
+) -> float:
+    """Seconds of decoding all but the `first` tokens of the answer with n-gram drafts of k
+    tokens: they follow from the text."""
     drafter, policy = NgramDrafter(), Fixed(k, "n-gram")
-    drafter.begin(0, [*prompt, *answer[:1]], SamplingParams(seed=0))
-    at, seconds = 1, 0.0
+    drafter.begin(0, [*prompt, *answer[:first]], SamplingParams(seed=0))
+    at, seconds = first, 0.0
     while at < len(answer):
         plan = policy.plan({0: len(answer) - at - 1}, {"n-gram": drafter}, 0)[0]
         guess = plan.draft.tokens

@@ -317,7 +317,7 @@ def test_a_model_hands_over_to_a_copy() -> None:
 def test_every_step_says_why() -> None:
     went = run([mixed(4)], adaptive(), right=lambda at: at % 3 != 0)
     for step in went.decoding:
-        assert step.reason.startswith(f"{step.k} tokens" if step.k else "plain")
+        assert step.reason.startswith(f"{step.k} token" if step.k else "plain: ")
         assert step.k == step.drafted
 
 

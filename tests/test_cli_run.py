@@ -308,6 +308,16 @@ def test_explain_says_why(tiny: Path, capfd: Capture) -> None:
 def test_there_is_nothing_to_explain_about_a_fixed_choice(tiny: Path, capfd: Capture) -> None:
     result = run_here(capfd, *on(tiny, "-k", "3", "--explain"))
     assert result.code == 2
-    assert "leave -k out" in result.err
+    assert "what -k auto chooses" in result.err
     result = run_here(capfd, *on(tiny, "-n", "4", "--drafter", "none", "--explain"))
     assert "Nothing to explain" in result.err
+
+
+def test_a_draft_model_that_is_not_used_is_not_passed_over_in_silence(
+    tiny: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    draft = write_tiny_gguf(tmp_path / "draft.gguf")  # as dear as the target
+    result = run_here(capfd, *on(tiny, "--draft", str(draft), "-n", "4"))
+    assert "draft.gguf is not kept in memory" in result.err
+    result = run_here(capfd, *on(tiny, "--draft", str(draft), "-n", "4", "--drafter", "model"))
+    assert "not kept" not in result.err

@@ -14,6 +14,7 @@ from tests.test_adaptive import (
     Machine,
     adaptive,
     mixed,
+    plain,
     run,
 )
 
@@ -44,7 +45,8 @@ def test_it_counts_what_happened() -> None:
     # The machine of the test costs exactly what its curves say.
     assert found.choices["adaptive"] == pytest.approx(seconds, rel=0.05)
     assert {chance.drafter for chance in found.chances} == {"n-gram", "model"}
-    assert [asking.value for asking in found.askings] == [knowledge.value(k) for k in range(5)]
+    asked = sum(bool(step.draft_passes) for step in decoding)
+    assert sum(asking.times for asking in found.askings) == asked == knowledge.askings
 
 
 @pytest.mark.parametrize("k", [0, 2, 5])
@@ -82,3 +84,13 @@ def test_an_answer_of_one_token_has_nothing_to_compare() -> None:
     found = explain(knowledge, None, [], [1, 2])
     assert found.regret is None
     assert list(explanation_lines(found))
+
+
+def test_a_prompt_of_one_token_is_not_read_and_all_its_tokens_are_decoded() -> None:
+    """Catches fixed choices that are given one step less than the adaptive one."""
+    knowledge = explained()[2]
+    steps = [step for step in run([[0, *range(10, 60)]], plain).steps if not step.prefilled]
+    found = explain(knowledge, None, steps, [0])
+    passes = sum(knowledge.target.at(1, step.position) for step in steps)
+    assert found.choices["adaptive"] == pytest.approx(passes)
+    assert found.choices["plain"] == pytest.approx(passes, rel=0.05)

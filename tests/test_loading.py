@@ -439,6 +439,8 @@ def test_exact_on_where_nothing_is_identical_is_plain_and_says_so(
     script(monkeypatch, repacked=1, original=1)
     engine = load(target, draft=target, exact="on", num_draft_tokens=4)
     assert any("--exact on means plain decoding here" in note for note in engine.info.notes)
+    assert not any("not kept" in note for note in engine.info.notes)
+    assert "--exact on" in engine.info.draft_dropped
     got = answer(engine)
     assert got.stats.drafted == 0
     assert got.claim == "identical"

@@ -191,7 +191,7 @@ def bench(
         journal = _journal(save, restart) if save else None
         result, explained = _measure(models, prompts, chosen, journal)
     typer.echo(_formatted(result, output))
-    if explain and explained:
+    if explain and explained and any(cell.mode == "auto" for cell in result.cells):
         typer.echo("\n".join([*explanation_lines(explained), *_regret(result)]), err=True)
     if save:
         _save(result, save)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def explanation_lines(explained: Explanation) -> Iterator[str]:
     """The whole explanation."""
     yield ""
-    yield f"What passes cost, with {explained.depth} tokens in memory (rows, ms, of one row's)"
+    behind = f"behind {explained.depth} tokens" if explained.depth else "at the start of a text"
+    yield f"What passes cost {behind} (tokens in the pass, ms, as a multiple of one token's)"
     yield from _costs("target", explained.passes)
     yield from _costs("draft model", explained.draft_passes)
     if explained.chances:
@@ -23,9 +24,10 @@ def explanation_lines(explained: Explanation) -> Iterator[str]:
             yield f"  {name:<36} {chance.stood:5.2f} {chance.observations:7.0f}"
     if explained.askings:
         yield ""
-        yield "What asking the draft model was worth (tokens a step, times asked)"
+        yield "What asking the draft model is worth (tokens a step; times asked since loading)"
         for asking in explained.askings:
-            yield f"  {asking.situation:<36} {asking.value:+5.2f} {asking.askings:7.0f}"
+            times = str(asking.times) if asking.times else "a guess"
+            yield f"  {asking.situation:<36} {asking.value:+5.2f} {times:>7}"
     if explained.lengths:
         yield ""
         yield "Tokens drafted per step (length: steps)"
@@ -48,11 +50,11 @@ def _verdict(explained: Explanation) -> Iterator[str]:
         yield ""
         yield "Seconds of decoding this answer on these costs, had one choice been made for good"
         for name, seconds in sorted(explained.choices.items(), key=lambda entry: entry[1]):
-            yield f"  {name:<24} {seconds:7.2f}"
+            yield f"  {name:<24} {seconds:8.3f}"
     regret = explained.regret
     if regret is not None:
         words = "more" if regret > 0 else "less"
         yield f"Choosing at every step took {abs(regret):.0%} {words} time than the best of these."
-    if explained.probing_s:
+    if explained.draft_passes:
         share = explained.probing_s / max(explained.decoding_s, 1e-9)
         yield f"Probing the draft model took {explained.probing_s:.2f} s, {share:.1%} of decoding."

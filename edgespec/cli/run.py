@@ -46,7 +46,7 @@ AsJson = Annotated[
 Explain = Annotated[
     bool,
     typer.Option(
-        "--explain", help="Say on stderr why drafts were chosen as they were: costs, chances, k."
+        "--explain", help="Say on stderr why -k auto drafted as it did: costs, chances, lengths."
     ),
 ]
 
@@ -82,9 +82,11 @@ def run(
     else:
         request["messages"] = _messages(question, system)
     if explain and loading.num_draft_tokens != "auto":
-        raise OptionError("--explain explains what -k auto chooses: leave -k out.")
+        raise OptionError("--explain explains what -k auto chooses, which is not in use here.")
     with loading.loaded() as pair, ctrl_c_cancels() as ctrl_c:
         engine = pair.engine
+        if engine.info.draft_dropped and not as_json:
+            typer.echo(engine.info.draft_dropped, err=True)
         completion = follow(ctrl_c.watch(engine.submit(**request)), show=not as_json)
         explained = _explained(pair, request, completion) if explain else None
         if as_json:

@@ -269,13 +269,13 @@ class Adaptive:
             sequence.paid += sequence.gain + self._worth.price_each(own)
         if draft.passes != passes:
             draft = replace(draft, passes=passes)
-        return Plan(draft, length, self._reason(option, length))
+        return Plan(draft, length, self._reason(sequence, option, length))
 
-    def _reason(self, option: _Option, length: int) -> str:
+    def _reason(self, sequence: _Sequence, option: _Option, length: int) -> str:
         if length:
             tokens = sum(option.survival[:length])
-            price = self._worth.price(length)
-            return f"{length} tokens: {tokens:.2f} expected to stand, {price:.2f} to pay"
+            price, many = self._worth.price(length), "s" * (length > 1)
+            return f"{length} token{many}: {tokens:.2f} expected to stand, {price:.2f} to pay"
         if option.chances:
             return (
                 f"plain: the {option.draft.source} draft stands with {option.chances[0]:.2f}, "
@@ -283,7 +283,12 @@ class Adaptive:
             )
         if self._most == 0:
             return "plain: wider passes are not bit-identical here"
-        return "plain: nobody has a draft"
+        if self._known.draft is None or self._only == "n-gram":
+            return "plain: nobody has a draft"
+        if sequence.model.draft.passes:
+            return "plain: the draft model is still reading"
+        mean, _ = self._known.asked(sequence.kind)
+        return f"plain: asking the draft model is worth {mean:+.2f} tokens, besides the reading"
 
     # Learning.
 

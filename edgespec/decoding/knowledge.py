@@ -4,6 +4,7 @@ worth. It outlives requests, and may be kept over restarts."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -54,6 +55,7 @@ class Knowledge:
         self._models: set[str] = set()  # those of them that do not copy
         self._values: dict[int, tuple[float, float]] = {}  # kind -> sum of gains, askings
         self._following = [_FOLLOWING] * (len(_CERTAINTIES) + 1)
+        self._asked: Counter[int] = Counter()
         self.askings = 0  # how often the draft model was asked
         self._answer = _USUAL_ANSWER
         self._probing = _PROBING
@@ -135,11 +137,10 @@ class Knowledge:
     def was_worth(self, kind: int, gain: float, load: int = 0) -> None:
         """It was asked, and gained so much, or lost."""
         total, count = self._experience(kind, load)
-        self._values[kind + load * len(KINDS)] = (
-            total * _VALUE_MEMORY + gain,
-            count * _VALUE_MEMORY + 1.0,
-        )
+        at = kind + load * len(KINDS)
+        self._values[at] = (total * _VALUE_MEMORY + gain, count * _VALUE_MEMORY + 1.0)
         self.askings += 1
+        self._asked[at] += 1
         if gain > 0:
             self._probing = _PROBING
 
@@ -153,9 +154,10 @@ class Knowledge:
         first = self._first_values[load]
         return self._values.get(kind + load * len(KINDS), (_VALUE_TRUST * first, _VALUE_TRUST))
 
-    def askings_of(self, kind: int) -> float:
-        """How much the experience with such situations weighs, in askings."""
-        return self._experience(kind, 0)[1]
+    def asked(self, kind: int) -> tuple[float, int]:
+        """(mean gain, or a guess; times asked since it was loaded), of one sequence alone."""
+        total, count = self._experience(kind, 0)
+        return total / count, self._asked[kind]
 
     @property
     def draft_may_pay(self) -> bool:
