@@ -10,6 +10,8 @@ import pytest
 from edgespec.catalog.download import pull
 from edgespec.catalog.paths import models_dir
 from edgespec.catalog.registry import load_registry
+from edgespec.decoding.calibration import Costs
+from edgespec.decoding.costs import CostCurve
 
 # Found before any test moves EDGESPEC_HOME: a model is not pulled anew for every test.
 _MODELS = Path(os.environ.get("EDGESPEC_TEST_MODELS") or models_dir()).absolute()
@@ -31,3 +33,11 @@ def default_model_path() -> Path:
         patch.setenv("EDGESPEC_HOME", str(_MODELS / "no-user-file"))
         registry = load_registry()
     return pull(registry.model(registry.pair("default").target), _MODELS)
+
+
+@pytest.fixture
+def equally_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model costs the same: tiny ones are too quick for their costs to be told apart."""
+    costs = Costs(CostCurve(0, {1: 0.01, 2: 0.015, 32: 0.2}, {}), 0.0, 0.0)
+    monkeypatch.setattr("edgespec.measuring.calibrate", lambda *arguments, **options: costs)
+    monkeypatch.setattr("edgespec.assembly.adjust", lambda *arguments: None)

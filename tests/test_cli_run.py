@@ -314,9 +314,9 @@ def test_there_is_nothing_to_explain_about_a_fixed_choice(tiny: Path, capfd: Cap
 
 
 def test_a_draft_model_that_is_not_used_is_not_passed_over_in_silence(
-    tiny: Path, tmp_path: Path, capfd: Capture
+    tiny: Path, tmp_path: Path, capfd: Capture, equally_dear: None
 ) -> None:
-    draft = write_tiny_gguf(tmp_path / "draft.gguf")  # as dear as the target
+    draft = write_tiny_gguf(tmp_path / "draft.gguf")
     result = run_here(capfd, *on(tiny, "--draft", str(draft), "-n", "4"))
     assert "draft.gguf is not kept in memory" in result.err
     result = run_here(capfd, *on(tiny, "--draft", str(draft), "-n", "4", "--drafter", "model"))

@@ -147,6 +147,7 @@ def test_drafters_and_k(
     target: Path,
     draft: Path,
     load: Load,
+    equally_dear: None,
 ) -> None:
     wants_model = options.get("drafter") in (None, "model")
     engine = load(target, draft=draft if wants_model else None, **options)
@@ -163,7 +164,7 @@ def test_drafters_and_k(
 
 
 def test_a_draft_model_that_cannot_pay_is_not_kept_and_that_is_said_with_numbers(
-    target: Path, draft: Path, load: Load, watch: Watch
+    target: Path, draft: Path, load: Load, watch: Watch, equally_dear: None
 ) -> None:
     engine = load(target, draft=draft)
     (note,) = [note for note in engine.info.notes if "not kept" in note]
