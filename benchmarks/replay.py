@@ -38,12 +38,11 @@ from edgespec.types import SamplingParams, Step
 
 @dataclass(slots=True)
 class Machine:
-    """Time as the cost curves have it. overhead: seconds of a step besides the passes; rebuild:
-    of a pass as wide as the one before it was not."""
+    """Time as the cost curves have it. rebuild: seconds that a pass takes longer after one of
+    another width."""
 
     target: CostCurve
     draft: CostCurve | None = None
-    overhead: float = 0.0
     rebuild: float = 0.0
     now: float = 0.0
 
@@ -218,8 +217,6 @@ def _answer(
         made = scheduler.step()
         if made[0].prefilled:
             began = machine.now
-        else:
-            machine.now += machine.overhead
         steps += made
     written = [token for step in steps for token in step.tokens]
     assert written == stream[len(trace.prompt) :], "the scheduler changed the answer"
@@ -263,7 +260,7 @@ def hindsight(trace: Trace, machine: Machine, drafters: Sequence[str]) -> float:
                     assert machine.draft is not None
                     seconds += v * machine.draft.at(1)
                 best[at] = min(best[at], seconds + best[at + v + 1])
-    return best[0] + machine.overhead
+    return best[0]
 
 
 def _stands(draft: Sequence[int], truth: Sequence[int]) -> int:

@@ -316,7 +316,7 @@ class Assembly:
 def _why_not_kept(name: str, knowledge: Knowledge) -> str:
     assert knowledge.draft is not None
     token_ms, pass_ms = 1e3 * knowledge.draft.at(1, 0), 1e3 * knowledge.target.at(1, 0)
-    tried = f", and asking it {knowledge.askings:.0f} times lost time" if knowledge.askings else ""
+    tried = f", and asking it {knowledge.askings} times lost time" if knowledge.askings else ""
     return (
         f"{name} is not kept in memory, as it does not pay here: a token of it takes "
         f"{token_ms:.1f} ms, one of the target {pass_ms:.1f} ms{tried}. --drafter model keeps it."
