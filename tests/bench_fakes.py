@@ -48,13 +48,18 @@ class VirtualClock:
 
 
 class TimedModel(FakeModel):
-    def __init__(self, logits: Table, clock: VirtualClock, cost: Cost, **options: Any) -> None:
+    """growth: how much dearer a pass gets with every token in memory, as a share."""
+
+    def __init__(
+        self, logits: Table, clock: VirtualClock, cost: Cost, growth: float = 0.0, **options: Any
+    ) -> None:
         super().__init__(logits, V, **{"n_ctx": 2048, "max_sequences": 1, **options})
         self._clock = clock
         self._cost = cost
+        self._growth = growth
 
     def decode(self, rows: Sequence[Row]) -> Logits:
-        self._clock.work(self._cost(len(rows)))
+        self._clock.work(self._cost(len(rows)) * (1.0 + self._growth * rows[0].position))
         return super().decode(rows)
 
 

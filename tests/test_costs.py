@@ -115,6 +115,19 @@ def test_between_the_points_and_beyond(width: int, seconds: float) -> None:
     assert curve.at(width) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("depth", "width", "seconds"),
+    [(100, 1, 1.0), (110, 1, 2.0), (110, 2, 4.0), (110, 3, 6.0), (0, 1, 0.25)],
+)
+def test_behind_more_tokens_passes_take_longer(depth: int, width: int, seconds: float) -> None:
+    curve = CostCurve(100, {1: 1.0, 3: 3.0}, {}, growth={1: 0.1, 3: 0.3})
+    assert curve.behind(depth, width) == pytest.approx(seconds)
+
+
+def test_where_growth_was_not_measured_depth_makes_no_difference() -> None:
+    assert CostCurve(100, {1: 1.0}, {}).behind(5000, 1) == 1.0
+
+
 # Costs while the model is at work.
 
 TRUE = {1: 1.0, 2: 1.5, 4: 2.0, 8: 4.0, 32: 12.0}

@@ -42,10 +42,32 @@ def up_to(widest: int, *extra: int) -> frozenset[int]:
     return frozenset({*range(1, widest + 1), *extra})
 
 
-def test_off_measures_and_promises_nothing() -> None:
+@pytest.mark.parametrize("seconds", [0.8, 0.95, 1.0, 1.5])
+def test_off_promises_nothing_and_takes_the_faster_cache(seconds: float) -> None:
+    answers = {(True, False): measured(9), (True, True): measured(9, seconds)}
+    found = choose_numerics("off", Probe(answers), may_mix=True)
+    assert found == Numerics(True, mixed_cache=seconds < 0.9, widths=None)
+
+
+def test_off_measures_nothing_that_it_would_not_use() -> None:
     probe = weights_only(measured(9), measured(9))
-    assert choose_numerics("off", probe, may_mix=True) == Numerics(True, False, None)
-    assert probe.asked == []
+    choose_numerics("off", probe, may_mix=True)
+    assert all(repack for repack, _ in probe.asked)
+    probe = weights_only(measured(9), measured(9))
+    assert not choose_numerics("off", probe, may_mix=False).mixed_cache
+    assert not any(mixed for _, mixed in probe.asked)
+
+
+def test_auto_takes_the_faster_cache_where_nothing_can_be_promised() -> None:
+    probe = Probe(
+        {
+            (True, False): measured(1),
+            (True, True): measured(1, seconds=0.5),
+            (False, False): measured(1),
+            (False, True): measured(1),
+        }
+    )
+    assert choose_numerics("auto", probe, may_mix=True) == Numerics(True, True, None)
 
 
 @pytest.mark.parametrize("exact", ["auto", "on"])
@@ -53,7 +75,7 @@ def test_off_measures_and_promises_nothing() -> None:
 def test_llama_cpp_s_own_choice_is_taken_where_it_is_good_enough(exact: Exact, widest: int) -> None:
     probe = weights_only(measured(widest), measured(9, seconds=0.1))
     assert choose_numerics(exact, probe, may_mix=True) == Numerics(True, False, up_to(widest))
-    assert set(probe.asked) == {(True, False)}
+    assert all(repack for repack, _ in probe.asked)
 
 
 def test_identical_widths_behind_a_gap_are_allowed_too() -> None:

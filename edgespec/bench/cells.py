@@ -14,7 +14,7 @@ from edgespec.bench.loops import loop_share
 from edgespec.bench.modes import Mode
 from edgespec.bench.records import Cell, Conditions, Divergence
 from edgespec.bench.suite import Prompt
-from edgespec.bench.trace import trace_seconds
+from edgespec.bench.trace import native_seconds, trace_seconds
 from edgespec.decoding import stats
 from edgespec.decoding.costs import CostCurve
 from edgespec.errors import EdgespecError
@@ -74,9 +74,10 @@ def _from_steps(
 ) -> dict[str, Any]:
     sums = stats.collect(answer.steps)
     decoding = [step for step in answer.steps if not step.prefilled]
-    # llama.cpp's own loop makes no Steps: a pass for every token after the first of each turn.
-    passes = len(answer.tokens) - len(answer.lengths) if mode.native else sums.steps
-    trace_s = passes * target.at(1) if mode.native else trace_seconds(answer.steps, target, draft)
+    passes, trace_s = sums.steps, trace_seconds(answer.steps, target, draft)
+    if mode.native:  # llama.cpp's own loop makes no Steps
+        passes = len(answer.tokens) - len(answer.lengths)
+        trace_s = native_seconds([len(p) for p in answer.prompts], answer.lengths, target)
     return {
         "itl_p50_s": _percentile(decoding, 50),
         "itl_p95_s": _percentile(decoding, 95),

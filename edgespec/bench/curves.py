@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from edgespec.bench.journal import Curves
@@ -12,7 +13,7 @@ from edgespec.decoding.costs import CostCurve
 from edgespec.drafters.model import CATCH_UP
 from edgespec.protocols import TokenModel
 
-DEPTH = 512
+DEPTH, SHALLOW = 512, 64
 _ROUNDS = 12
 _AT_LEAST = 2
 # The draft model passes one token at a time, two after a draft that was accepted whole, and
@@ -57,15 +58,20 @@ def _measure(
 ) -> Curve:
     began = clock()
     known = [min(token, model.n_vocab - 1) for token in tokens]
-    measurement = Measurement(model, known, depth=DEPTH, widths=widths, clock=clock)
+    deep, shallow = [
+        Measurement(model, known, depth=depth, widths=widths, clock=clock)
+        for depth in (DEPTH, SHALLOW)
+    ]
     report(what, 0.0)
-    for done in measurement.rounds(_ROUNDS):
+    for done in range(1, _ROUNDS + 1):
+        for measurement in (deep, shallow):
+            deque(measurement.rounds(1), maxlen=0)
         report(what, done / _ROUNDS)
         spent = clock() - began
         if done >= _AT_LEAST and spent * (done + 1) / done > limit_s:
             break
     report(what, 1.0)
-    return _as_record(measurement.curve())
+    return _as_record(deep.curve(), shallow.curve())
 
 
 def as_cost_curve(curve: Curve) -> CostCurve:
@@ -74,15 +80,20 @@ def as_cost_curve(curve: Curve) -> CostCurve:
         curve.depth,
         dict(zip(curve.widths, curve.seconds, strict=True)),
         dict(zip(curve.widths, curve.spread, strict=True)),
+        dict(zip(curve.widths, curve.growth, strict=False)),
     )
 
 
-def _as_record(curve: CostCurve) -> Curve:
+def _as_record(deep: CostCurve, shallow: CostCurve) -> Curve:
+    growth = []
+    if further := deep.depth - shallow.depth:
+        growth = [(s - shallow.seconds[n]) / further for n, s in deep.seconds.items()]
     return Curve(
-        depth=curve.depth,
-        widths=list(curve.seconds),
-        seconds=list(curve.seconds.values()),
-        spread=[curve.spread[width] for width in curve.seconds],
+        depth=deep.depth,
+        widths=list(deep.seconds),
+        seconds=list(deep.seconds.values()),
+        spread=[deep.spread[width] for width in deep.seconds],
+        growth=growth,
     )
 
 

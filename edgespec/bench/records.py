@@ -102,6 +102,10 @@ class Curve(Record):
     widths: list[int]
     seconds: list[float]
     spread: list[float] = Field(description="interquartile range of the seconds, per width")
+    growth: list[float] = Field(
+        default_factory=list,
+        description="seconds more for every token more in memory, per width; empty if unknown",
+    )
 
 
 class Divergence(Record):

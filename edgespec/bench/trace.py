@@ -23,8 +23,19 @@ def trace_seconds(
     for step in steps:
         if step.prefilled:
             continue
-        seconds += target.at(step.rows)
+        seconds += target.behind(step.position, step.rows)
         if step.draft_passes and draft is None:
             return None
-        seconds += sum(draft.at(rows) for rows in step.draft_passes) if draft else 0.0
+        if draft is not None:
+            seconds += sum(draft.behind(step.position, rows) for rows in step.draft_passes)
     return seconds
+
+
+def native_seconds(prompts: Sequence[int], lengths: Sequence[int], target: CostCurve) -> float:
+    """Seconds of a pass for every token after the first of each turn. prompts, lengths: tokens of
+    each turn's prompt and answer."""
+    return sum(
+        target.behind(prompt + i, 1)
+        for prompt, length in zip(prompts, lengths, strict=True)
+        for i in range(length - 1)
+    )

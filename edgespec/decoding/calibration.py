@@ -61,7 +61,8 @@ class Measurement:
             self._pass(self._widths[0])  # wakes threads and fills caches
             for done in range(1, count + 1):
                 # Every other round backwards, so that no width always follows the same one.
-                for n in self._widths if done % 2 else self._widths[::-1]:
+                self._widths = self._widths[::-1]
+                for n in self._widths:
                     self._sample(n)
                 yield done
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LISTED = 40  # widths that have their own correction
 _SURPRISE = 0.3  # the most that one pass counts for, as a logarithm
@@ -20,25 +20,26 @@ _NEIGHBOURS = ((1, 0.6), (2, 0.3), (3, 0.15))
 class CostCurve:
     """Seconds of one pass over n tokens of one sequence: medians and interquartile ranges.
 
-    depth: tokens in memory before each pass.
+    depth: tokens in memory before each pass. growth: seconds more for every token more in memory;
+    empty where that was not measured.
     """
 
     depth: int
     seconds: Mapping[int, float]
     spread: Mapping[int, float]
+    growth: Mapping[int, float] = field(default_factory=dict)
 
     def at(self, width: int) -> float:
         """T(width): linear between the widths measured, in proportion beyond the last."""
-        widths = sorted(self.seconds)
-        after = bisect_left(widths, width)
-        if after == len(widths):
-            return self.seconds[widths[-1]] * width / widths[-1]
-        above = widths[after]
-        if above == width or after == 0:
-            return self.seconds[above]
-        below = widths[after - 1]
-        share = (width - below) / (above - below)
-        return self.seconds[below] * (1 - share) + self.seconds[above] * share
+        return _between(self.seconds, width)
+
+    def behind(self, depth: float, width: int) -> float:
+        """T(width) behind so many tokens."""
+        seconds = self.at(width)
+        if self.growth:
+            seconds += _between(self.growth, width) * (depth - self.depth)
+        # Far from where it was measured, growth may be wrong, but no pass is nearly free.
+        return max(seconds, self.at(width) / 4)
 
 
 class LiveCosts:
@@ -89,6 +90,19 @@ class LiveCosts:
                 if 1 < other <= LISTED and width > 1:
                     doubt = self._doubt[other] / _MEASURED
                     self._shape[other] *= math.exp(share * doubt * logarithm)
+
+
+def _between(measured: Mapping[int, float], width: int) -> float:
+    widths = sorted(measured)
+    after = bisect_left(widths, width)
+    if after == len(widths):
+        return measured[widths[-1]] * width / widths[-1]
+    above = widths[after]
+    if above == width or after == 0:
+        return measured[above]
+    below = widths[after - 1]
+    share = (width - below) / (above - below)
+    return measured[below] * (1 - share) + measured[above] * share
 
 
 def monotone(values: Sequence[float]) -> list[float]:

@@ -6,7 +6,6 @@ the ways of loading are measured, and the measurements kept by whoever calls (DE
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +19,8 @@ Probe = Callable[[bool, bool], WidthProbe]
 # Exact mode is worth having when drafts of 3 fit, at a price nobody notices.
 _WIDE_ENOUGH = 4
 _SLOWER_AT_MOST = 1.03
+# A mixed cache must save more than a measurement may be wrong by.
+_CHEAPER = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +36,41 @@ class Numerics:
 def choose_numerics(exact: Exact, probe: Probe, *, may_mix: bool) -> Numerics:
     """Decide how to load; `probe` measures, or recalls. may_mix: mixed caches are known to work.
 
-    auto: the first way of loading whose identical widths reach 4, if a typical turn takes at
-    most 3 % longer than with llama.cpp's own choice. on: that whatever it takes, or else the way
-    that reaches furthest. off: llama.cpp's own choice; nothing is measured or promised.
+    off: the fastest way for weights as llama.cpp loads them; nothing is promised. auto: the first
+    way of loading whose identical widths reach 4, if a typical turn takes at most 3 % longer than
+    that. on: the same whatever it takes, or else the way that reaches furthest.
     """
-    usual = Numerics(repack=True, mixed_cache=False, widths=None)
+    usual, cheapest = _fastest(probe, may_mix)
     if exact == "off":
-        return usual
-    best, reach, most = usual, 0, math.inf
-    for repack, mixed in _ways(may_mix):
-        probed = probe(repack, mixed)
-        if math.isinf(most):  # the first is llama.cpp's own
-            most = probed.price * _SLOWER_AT_MOST
-        found = Numerics(repack, mixed, probed.identical)
-        if probed.widest_run >= _WIDE_ENOUGH and (exact == "on" or probed.price <= most):
+        return Numerics(*usual, widths=None)
+    best, reach = Numerics(*usual, widths=None), 0
+    for way in _ways(usual, may_mix):
+        probed = probe(*way)
+        found = Numerics(*way, probed.identical)
+        cheap = probed.price <= cheapest * _SLOWER_AT_MOST
+        if probed.widest_run >= _WIDE_ENOUGH and (exact == "on" or cheap):
             return found
-        if probed.widest_run > reach:
+        if exact == "on" and probed.widest_run > reach:
             best, reach = found, probed.widest_run
-    return best if exact == "on" else usual
+    return best
 
 
-def _ways(may_mix: bool) -> Iterator[tuple[bool, bool]]:
+_Way = tuple[bool, bool]  # repack, mixed_cache
+
+
+def _fastest(probe: Probe, may_mix: bool) -> tuple[_Way, float]:
+    """The better cache for weights as llama.cpp loads them, and what a turn costs with it."""
+    even = probe(True, False).price
+    if may_mix:
+        mixed = probe(True, True).price
+        if mixed < even * _CHEAPER:
+            return (True, True), mixed
+    return (True, False), even
+
+
+def _ways(first: _Way, may_mix: bool) -> Iterator[_Way]:
+    yield first
     for repack in (True, False):
-        yield repack, False
-        if may_mix:
-            yield repack, True
+        for mixed in (False, True)[: 1 + may_mix]:
+            if (repack, mixed) != first:
+                yield repack, mixed
