@@ -100,7 +100,7 @@ class Models:
         _loading(
             "--exact",
             help="on: verify only in passes measured to be bit-identical to plain decoding; "
-            "auto: where that costs nothing; off: never measure.",
+            "auto: where that costs nothing; off: in any.",
         ),
     ] = "auto"
 
