@@ -145,6 +145,6 @@ def test_another_end_matters_only_where_it_is_added(load: Load) -> None:
 
 def test_tokenizers_of_other_types_do_not_fit(load: Load) -> None:
     one, other = load(), load()
-    other.type += 1
+    other.type = "SPM"
     with pytest.raises(IncompatibleDraftError, match="of different types"):
         check_compatible(one, other)

@@ -8,14 +8,11 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
+from edgespec.compatibility import mismatch
 from edgespec.errors import BackendError, IncompatibleDraftError
 
 # llama.h: enum llama_vocab_type
 _TYPES = {0: "none", 1: "SPM", 2: "BPE", 3: "WPM", 4: "UGM", 5: "RWKV", 6: "PLaMo-2"}
-
-# common/speculative.cpp: special tokens below this id may differ, sizes by this much.
-_FIRST_COMPARED = 5
-_LARGEST_SIZE_DIFFERENCE = 128
 
 
 class Vocabulary:
@@ -24,7 +21,8 @@ class Vocabulary:
     def __init__(self, handle: Any) -> None:
         self._pointer = handle
         self.size = int(llama_cpp.llama_vocab_n_tokens(handle))
-        self.type = int(llama_cpp.llama_vocab_type(handle))
+        kind = int(llama_cpp.llama_vocab_type(handle))
+        self.type = _TYPES.get(kind, str(kind))
         self.bos = int(llama_cpp.llama_vocab_bos(handle))
         self.eos = int(llama_cpp.llama_vocab_eos(handle))
         self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(handle))
@@ -105,38 +103,10 @@ class Vocabulary:
 
 
 def check_compatible(target: Vocabulary, draft: Vocabulary) -> None:
-    """Raise IncompatibleDraftError, naming the first mismatch, unless ids mean the same in both.
-
-    The rules are llama.cpp's (`common_speculative_are_compatible`).
-    """
-    mismatch = _mismatch(target, draft)
-    if mismatch:
+    """Raise IncompatibleDraftError, naming the first mismatch, unless ids mean the same in both."""
+    reason = mismatch(target, draft)
+    if reason:
         raise IncompatibleDraftError(
-            f"The draft model does not fit the target: {mismatch}. "
+            f"The draft model does not fit the target: {reason}. "
             "Take a draft model of the same family, or leave --draft out."
         )
-
-
-def _mismatch(target: Vocabulary, draft: Vocabulary) -> str:
-    if target.type != draft.type:
-        one, other = (_TYPES.get(v.type, str(v.type)) for v in (target, draft))
-        return f"their tokenizers are of different types ({one} and {other})"
-    if target.adds_bos != draft.adds_bos or (target.adds_bos and target.bos != draft.bos):
-        return f"they begin texts differently ({_special(target, True)}, {_special(draft, True)})"
-    if target.adds_eos != draft.adds_eos or (target.adds_eos and target.eos != draft.eos):
-        return f"they end texts differently ({_special(target, False)}, {_special(draft, False)})"
-    if abs(target.size - draft.size) > _LARGEST_SIZE_DIFFERENCE:
-        return f"their vocabularies have {target.size} and {draft.size} tokens"
-    stop = min(target.size, draft.size)
-    wanted, found = target.texts(_FIRST_COMPARED, stop), draft.texts(_FIRST_COMPARED, stop)
-    if wanted == found:
-        return ""
-    at = next(i for i, pair in enumerate(zip(wanted, found, strict=True)) if pair[0] != pair[1])
-    token = at + _FIRST_COMPARED
-    return f"token {token} is {target.name(token)!r} in one and {draft.name(token)!r} in the other"
-
-
-def _special(vocabulary: Vocabulary, begin: bool) -> str:
-    adds = vocabulary.adds_bos if begin else vocabulary.adds_eos
-    token = vocabulary.bos if begin else vocabulary.eos
-    return f"with {vocabulary.name(token)!r}" if adds else "without a token"

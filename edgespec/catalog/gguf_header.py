@@ -1,0 +1,251 @@
+"""Reads what a GGUF file says about itself, without loading it and without believing it.
+
+Nothing is allocated for what a header claims: every length is checked against the file first.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from edgespec.errors import CatalogError
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_SCALARS = {
+    **{0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?"},
+    **{10: "<Q", 11: "<q", 12: "<d"},
+}
+_STRING, _ARRAY = 8, 9
+_MOST_DIMENSIONS = 4
+_MOST_NESTED = 4  # arrays in arrays
+# Longer arrays belong to tokenizers; they are skipped unless asked for by name.
+_LONGEST_KEPT = 4096
+_ALIGNMENT = 32
+
+# llama.h: enum llama_ftype
+_FILE_TYPES = {
+    **{0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K"},
+    **{11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S"},
+    **{17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS"},
+    **{23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S"},
+    **{29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0"},
+    **{38: "MXFP4_MOE"},
+}
+
+
+class DamagedFileError(CatalogError):
+    """A file that is no GGUF, or not a whole one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """size: bytes in the file, padding included."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says about itself. tensors: empty when only its description was read."""
+
+    path: Path
+    size: int  # bytes of the file
+    metadata: Mapping[str, Any]
+    tensors: tuple[Tensor, ...] = ()
+
+    @property
+    def architecture(self) -> str:
+        return self.text("general.architecture")
+
+    @property
+    def quantization(self) -> str:
+        """Such as Q4_K_M; "" when the file does not tell."""
+        return _FILE_TYPES.get(self.metadata.get("general.file_type", -1), "")
+
+    def of_architecture(self, key: str, default: Any = None) -> Any:
+        """A value whose key begins with the architecture's name, such as `block_count`."""
+        return self.metadata.get(f"{self.architecture}.{key}", default)
+
+    def text(self, key: str) -> str:
+        """A text of the metadata; "" when it is absent or no text."""
+        value = self.metadata.get(key)
+        return value if isinstance(value, str) else ""
+
+    def number(self, key: str, default: int = 0) -> int:
+        """A whole number that belongs to the architecture; `default` when it is absent, or none."""
+        value = self.of_architecture(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def read_description(path: Path) -> Header:
+    """What comes before the tokenizer: name, architecture, sizes. Fast for any file.
+
+    Raises DamagedFileError, or CatalogError when the file cannot be read.
+    """
+    return _read(path, lambda reader: reader.description())
+
+
+def read_header(path: Path, *arrays: str) -> Header:
+    """All metadata, and the tensors. arrays: keys of long arrays to keep, which are left out
+    otherwise; their texts are bytes.
+
+    Raises DamagedFileError, also for a file that ends before its tensors do, or CatalogError when
+    it cannot be read.
+    """
+    return _read(path, lambda reader: reader.all(frozenset(arrays)))
+
+
+def _read(path: Path, how: Callable[[_Reader], Header]) -> Header:
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise DamagedFileError(f"{path} is empty: download it again.")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return how(_Reader(path, data))
+    except IsADirectoryError:
+        raise CatalogError(f"{path} is a directory: give the .gguf file in it.") from None
+    except FileNotFoundError:
+        raise CatalogError(f"There is no file {path}: check the path.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CatalogError(f"{path} cannot be read: {reason}.") from error
+
+
+class _Reader:
+    """Walks through a header once."""
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self._path = path
+        self._data = data
+        self._size = len(data)
+        self._at = 0
+        if data[:4] != _MAGIC:
+            raise DamagedFileError(
+                f"{path} is not a GGUF file (it starts with {data[:4]!r}): "
+                "edgespec runs models in llama.cpp's GGUF format only."
+            )
+        self._at = 4
+        version = self._scalar("<I")
+        if version not in _VERSIONS:
+            raise DamagedFileError(
+                f"{path} is GGUF of version {version}, which this edgespec does not know "
+                "(2 and 3 are usual); it may be damaged or written for another machine."
+            )
+        self._tensors = self._count(24)
+        self._values = self._count(13)
+
+    def description(self) -> Header:
+        metadata: dict[str, Any] = {}
+        for _ in range(self._values):
+            key = self._text()
+            if key.startswith("tokenizer."):
+                break
+            metadata[key] = self._value(key, frozenset())
+        return Header(self._path, self._size, metadata)
+
+    def all(self, arrays: frozenset[str]) -> Header:
+        metadata: dict[str, Any] = {}
+        for _ in range(self._values):
+            key = self._text()
+            value = self._value(key, arrays)
+            if value is not None:
+                metadata[key] = value
+        return Header(self._path, self._size, metadata, self._all_tensors(metadata))
+
+    def _all_tensors(self, metadata: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        found = []
+        for _ in range(self._tensors):
+            name = self._text()
+            dimensions = self._scalar("<I")
+            if dimensions > _MOST_DIMENSIONS:
+                raise self._damaged(f"tensor {name[:80]!r} has {dimensions} dimensions")
+            shape = tuple(self._scalar("<Q") for _ in range(dimensions))
+            found.append((name, shape, self._scalar("<I"), self._scalar("<Q")))
+        alignment = metadata.get("general.alignment", _ALIGNMENT)
+        if not isinstance(alignment, int) or not 0 < alignment <= 2**20:
+            raise self._damaged("it has an absurd alignment")
+        start = -(-self._at // alignment) * alignment
+        ends = {}  # of each tensor, in the order in which they lie in the file
+        order = sorted({offset for _, _, _, offset in found})
+        for offset, end in zip(order, [*order[1:], self._size - start], strict=True):
+            if end <= offset and any(prod(s) for _, s, _, o in found if o == offset):
+                missing = (start + order[-1] - self._size) / 1e6
+                raise self._damaged(f"it ends {max(missing, 0.0):.1f} MB or more too early")
+            ends[offset] = end
+        return tuple(Tensor(n, s, kind, ends[o] - o) for n, s, kind, o in found)
+
+    def _value(self, key: str, arrays: frozenset[str], depth: int = 0) -> Any:
+        """A value; None for an array that is skipped."""
+        return self._of_type(self._scalar("<I"), key, arrays, depth)
+
+    def _of_type(self, kind: int, key: str, arrays: frozenset[str], depth: int) -> Any:
+        if kind in _SCALARS:
+            return self._scalar(_SCALARS[kind])
+        if kind == _STRING:
+            return self._text()
+        if kind == _ARRAY and depth < _MOST_NESTED:
+            return self._array(key, arrays, depth)
+        raise self._damaged(f"{key[:80]!r} has a value of the unknown type {kind}")
+
+    def _array(self, key: str, arrays: frozenset[str], depth: int) -> list[Any] | None:
+        kind = self._scalar("<I")
+        width = struct.calcsize(_SCALARS[kind]) if kind in _SCALARS else 8
+        count = self._count(width)
+        wanted = key in arrays or count <= _LONGEST_KEPT
+        if kind in _SCALARS:
+            at, self._at = self._at, self._at + count * width
+            if not wanted:
+                return None
+            return list(struct.unpack_from(f"<{count}{_SCALARS[kind][1]}", self._data, at))
+        if kind == _STRING:
+            return self._texts(count, key in arrays, wanted)
+        made = [self._of_type(kind, key, arrays, depth + 1) for _ in range(count)]
+        return made if wanted else None
+
+    def _texts(self, count: int, raw: bool, wanted: bool) -> list[Any] | None:
+        # Vocabularies have hundreds of thousands of texts: this is the loop that takes the time.
+        data, size, at = self._data, self._size, self._at
+        found: list[Any] = []
+        for _ in range(count):
+            start = at + 8
+            at = start + int.from_bytes(data[at:start], "little")
+            if at > size:
+                raise self._damaged("a text is longer than the file")
+            if wanted:
+                found.append(data[start:at])
+        self._at = at
+        if not wanted:
+            return None
+        return found if raw else [one.decode("utf-8", errors="replace") for one in found]
+
+    def _text(self) -> str:
+        length = self._count(1)
+        at, self._at = self._at, self._at + length
+        return self._data[at : self._at].decode("utf-8", errors="replace")
+
+    def _count(self, width: int) -> int:
+        """A number of things of `width` bytes or more that are to follow."""
+        count = int(self._scalar("<Q"))
+        if count * width > self._size - self._at:
+            raise self._damaged(f"it announces {count:,} values, more than it has room for")
+        return count
+
+    def _scalar(self, form: str) -> Any:
+        at = self._at
+        self._at = at + struct.calcsize(form)
+        if self._at > self._size:
+            raise self._damaged("it ends within its header")
+        return struct.unpack_from(form, self._data, at)[0]
+
+    def _damaged(self, what: str) -> DamagedFileError:
+        return DamagedFileError(f"{self._path} is damaged: {what}. Download it again.")
