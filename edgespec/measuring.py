@@ -63,7 +63,7 @@ class Measuring:
 
     def costs(self, model: Model, context: Context, widths: Sequence[int]) -> Costs:
         """What passes of these widths take. The context must be empty."""
-        key = self._key("costs of passes", model.path, model.repack, context.mixed_cache)
+        key = self._key("costs of passes, at two depths", model.path, model.repack, context.mixed_cache)
         key |= {"widths": list(widths), "n_ctx": min(context.n_ctx, 512)}
         kept = _costs_from(measurements.recall(key))
         if kept is not None:

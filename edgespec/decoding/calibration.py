@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,10 +18,9 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32)
 
 TARGET_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32)
 DRAFT_WIDTHS = (1, 2, 4, 8, 32)
-_DEPTH, _SHALLOW = 96, 8
+_DEPTH, _SHALLOW = 320, 8
 _TURNS = 5
-# Measured at both depths, to tell what attention costs: wide, for the difference to show.
-_COMPARED = 8
+_COMPARED = (1, 4)  # measured at both depths, to tell what attention costs
 
 
 class Measurement:
@@ -157,11 +156,19 @@ def calibrate(
     needed = _DEPTH + max(widths)
     enough = (list(tokens) * (needed // len(tokens) + 1))[:needed]
     wide = Measurement(model, enough, depth=_DEPTH, widths=sorted({1, *widths}), clock=clock)
+    early = Measurement(model, enough, depth=_SHALLOW, widths=_COMPARED, clock=clock)
+    # Before and after, so that a machine that gets slower does not look like attention.
+    one_before, before, _ = early.ratios()
     one, ratios, rebuild = wide.ratios()
-    compared = max(n for n in ratios if n <= _COMPARED)
-    early = Measurement(model, enough, depth=_SHALLOW, widths=(1, compared), clock=clock)
-    _, early_ratios, _ = early.ratios()
-    growth = _growth(compared, one, ratios, early_ratios, wide.depth - early.depth, wide.depth)
+    one_after, after, _ = early.ratios()
+    growths = [0.0]
+    if further := wide.depth - early.depth:
+        growths = [
+            (ratios[n] * one - (before[n] * one_before + after[n] * one_after) / 2) / (n * further)
+            for n in before
+            if n in ratios
+        ]
+    growth = min(max(0.0, sum(growths) / len(growths)), one / max(wide.depth, 1))
     curve = CostCurve(wide.depth, {n: ratio * one for n, ratio in ratios.items()}, {})
     return Costs(curve, growth, rebuild)
 
@@ -186,23 +193,3 @@ def adjust(
         if seconds > 0.0:
             costs.factor *= seconds / costs.at(1, 0.0)
 
-
-def _growth(
-    width: int,
-    one: float,
-    ratios: Mapping[int, float],
-    early: Mapping[int, float],
-    deeper: int,
-    depth: int,
-) -> float:
-    """Seconds a row takes longer for every token before it.
-
-    With T(n, depth) = W(n) + n * growth * depth, the ratio T(n) / T(1) rises towards n as the
-    text gets longer; how far it has come tells the growth.
-    """
-    room = width * deeper - early.get(width, 1.0) * deeper
-    if (
-        deeper <= 0 or width == 1 or room < deeper
-    ):  # the ratio is nearly n already, and would tell nothing
-        return 0.0
-    return min(max(0.0, one * (ratios[width] - early[width]) / room), one / depth)
