@@ -215,11 +215,11 @@ def test_wider_than_listed_is_as_measured() -> None:
 
 
 class Grows(Model):
-    """A pass over n rows costs n ** 0.5 seconds, and 0.01 for each row and token before it."""
+    """A pass over n rows costs n ** 0.5 seconds, and 0.001 for each row and token before it."""
 
     def decode(self, rows):  # type: ignore[no-untyped-def]
         held = len(self.memory[rows[0].sequence])
-        self._clock.work(len(rows) ** 0.5 + 0.01 * len(rows) * held - len(rows) ** 2)
+        self._clock.work(len(rows) ** 0.5 + 0.001 * len(rows) * held - len(rows) ** 2)
         return super().decode(rows)
 
 
@@ -230,7 +230,7 @@ def test_calibration_finds_curve_and_growth() -> None:
     live = costs.live()
     for n in (1, 2, 5, 16):
         for depth in (50, 300):
-            assert live.at(n, depth) == pytest.approx(n**0.5 + 0.01 * n * depth, rel=0.01)
+            assert live.at(n, depth) == pytest.approx(n**0.5 + 0.001 * n * depth, rel=0.01)
     assert costs.rebuild == 0.0
     assert model.memory[0] == []
 
