@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from edgespec.catalog.fitting import KV_TYPES, KvType, Wish
 from edgespec.catalog.hardware import physical_cores
 from edgespec.decoding.calibration import DRAFT_WIDTHS, TARGET_WIDTHS, adjust
 from edgespec.decoding.knowledge import Knowledge
@@ -16,13 +17,14 @@ from edgespec.decoding.scheduler import PREFILL_CHUNK, Scheduler
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
 from edgespec.engine import Engine, EngineInfo
-from edgespec.errors import OptionError, TemplateError
+from edgespec.errors import ModelLoadError, OptionError, TemplateError
 from edgespec.llama import library
 from edgespec.llama.context import MAX_WIDTH, Context
 from edgespec.llama.exact import Exact, Numerics, choose_numerics
 from edgespec.llama.model import Model
 from edgespec.llama.vocabulary import check_compatible
 from edgespec.measuring import Measuring, Report
+from edgespec.placing import Placement, place
 from edgespec.policies import DraftTokens, Policies
 from edgespec.protocols import Drafter
 from edgespec.text.template import ChatTemplate, require_template
@@ -46,7 +48,8 @@ class LoadOptions:
     for what pays at every step, by measurement. drafter: "model" also keeps a draft model that
     does not pay.
     n_ctx: tokens a sequence can hold. threads: default physical cores. gpu_layers: default all
-    that fit on a GPU there is.
+    that fit on a GPU there is. kv_type: of the KV cache; "auto" takes f16, and q8_0 where the
+    context would not fit otherwise. force: load even what will not fit into memory.
     exact: "on" uses only pass widths measured to be bit-identical to plain decoding, "auto"
     does so where it costs nothing. max_sequences: answers generated at the same time.
     remember: use what earlier runs learned of the pair, and keep what is learned; without it a
@@ -60,6 +63,8 @@ class LoadOptions:
     gpu_layers: int | None = None
     exact: Exact = "auto"
     max_sequences: int = 1
+    kv_type: KvType = "auto"
+    force: bool = False
     remember: bool = True
 
     def __post_init__(self) -> None:
@@ -72,6 +77,9 @@ class LoadOptions:
             )
         if self.drafter == "none" and k not in ("auto", 0):
             raise OptionError(f"-k {k} needs someone to draft: leave --drafter none out.")
+        if self.kv_type not in KV_TYPES:
+            known = ", ".join(KV_TYPES)
+            raise OptionError(f"kv_type must be one of {known}, not {self.kv_type!r}.")
         if self.exact not in ("auto", "on", "off"):
             raise OptionError(f"exact must be auto, on or off, not {self.exact!r}.")
         for name, most in _AT_MOST.items():
@@ -105,20 +113,21 @@ class Assembly:
         self.report = report
         self.stack = stack
         self.threads = options.threads or physical_cores()
-        self.measuring = Measuring(
-            threads=self.threads, gpu_layers=options.gpu_layers, report=report
-        )
+        self.placement = Placement(DEFAULT_CONTEXT, options.gpu_layers, draft=True)
+        self.measuring = self._measuring()
         self.notes: list[str] = []
         self.dropped = ""
 
     def load(self, target_path: Path, draft_path: Path | None) -> LoadedPair:
         """Open everything. Raises what LoadedPair's makers are documented to raise."""
+        draft_path = self._place(target_path, draft_path)
         numerics = choose_numerics(
             self.options.exact,
             lambda repack, mixed: self.measuring.widths(target_path, repack, mixed),
-            may_mix=self._on_cpu,
+            may_mix=self._on_cpu and not self.placement.quantized_cache,
         )
-        target = self._model(target_path, numerics.repack, self.stack)
+        layers = self.placement.gpu_layers
+        target = self._model(target_path, layers, numerics.repack, self.stack)
         context = self._context(
             target, self._context_size(target), numerics.mixed_cache, self.stack
         )
@@ -175,10 +184,50 @@ class Assembly:
             widths=numerics.widths,
         )
 
-    def _model(self, path: Path, repack: bool, stack: contextlib.ExitStack) -> Model:
+    def _place(self, target_path: Path, draft_path: Path | None) -> Path | None:
+        """Decide what goes where; returns the draft model's path if there is room for it."""
+        options = self.options
+        plain = options.num_draft_tokens == 0 or options.drafter in ("none", "n-gram")
+        wish = Wish(
+            n_ctx=options.n_ctx or DEFAULT_CONTEXT,
+            n_ctx_fixed=options.n_ctx is not None,
+            sequences=options.max_sequences,
+            rows=self._rows,
+            gpu_layers=options.gpu_layers,
+            kv_type=options.kv_type,
+        )
+        draft = None if plain else draft_path
+        self.placement = place(target_path, draft, wish, force=options.force)
+        self.notes += self.placement.notes
+        if draft is not None and not self.placement.draft:
+            if options.drafter == "model":
+                raise ModelLoadError(
+                    f"{self.placement.notes[0]} Take a smaller one, or leave --drafter model out."
+                )
+            self.dropped = self.placement.notes[0]
+            draft_path = None
+        self.measuring = self._measuring()
+        return draft_path
+
+    def _measuring(self) -> Measuring:
+        return Measuring(
+            threads=self.threads,
+            gpu_layers=self.placement.gpu_layers,
+            quantized_cache=self.placement.quantized_cache,
+            report=self.report,
+        )
+
+    @property
+    def _rows(self) -> int:
+        """All drafts and a piece of a prompt share one pass, however many sequences run."""
+        return max(512, PREFILL_CHUNK + self.options.max_sequences * MAX_WIDTH)
+
+    def _model(
+        self, path: Path, gpu_layers: int | None, repack: bool, stack: contextlib.ExitStack
+    ) -> Model:
         model = Model(
             path,
-            gpu_layers=self.options.gpu_layers,
+            gpu_layers=gpu_layers,
             repack=repack,
             progress=lambda done: self.report(f"loading {path.name}", done),
         )
@@ -193,16 +242,16 @@ class Assembly:
             n_ctx=n_ctx,
             max_sequences=self.options.max_sequences,
             threads=self.threads,
-            # All drafts and a piece of a prompt share one pass, however many sequences run.
-            max_rows=max(512, PREFILL_CHUNK + self.options.max_sequences * MAX_WIDTH),
+            max_rows=self._rows,
             mixed_cache=mixed_cache,
+            quantized_cache=self.placement.quantized_cache,
         )
         stack.callback(context.close)
         return context
 
     def _context_size(self, target: Model) -> int:
         trained = target.n_ctx_train
-        wanted = self.options.n_ctx or min(DEFAULT_CONTEXT, trained)
+        wanted = self.options.n_ctx or min(self.placement.n_ctx, trained)
         if wanted > trained:
             self.notes.append(
                 f"A context of {wanted} tokens is beyond the {trained} the model was trained "
@@ -238,7 +287,7 @@ class Assembly:
     ) -> tuple[Model | None, Context | None]:
         """The draft model, unless it is known not to pay here and nobody insists."""
         with contextlib.ExitStack() as stack:
-            model = self._model(path, True, stack)
+            model = self._model(path, self.options.gpu_layers, True, stack)
             check_compatible(target.vocabulary, model.vocabulary)
             n_ctx = min(beside.n_ctx, max(model.n_ctx_train, 1))
             context = self._context(model, n_ctx, beside.mixed_cache, stack)
@@ -307,7 +356,7 @@ class Assembly:
             threads=self.threads,
             devices=tuple(device.description for device in library.devices()),
             exact_widths=numerics.widths,
-            kv_cache="F16/BF16" if numerics.mixed_cache else "F16/F16",
+            kv_cache=context.kv_cache,
             draft_dropped=self.dropped,
             notes=tuple(self.notes),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-# llama.cpp: common/speculative.cpp, SPEC_VOCAB_MAX_SIZE_DIFFERENCE and SPEC_VOCAB_CHECK_START_TOKEN_ID
+# llama.cpp: common/speculative.cpp, SPEC_VOCAB_*
 _LARGEST_SIZE_DIFFERENCE = 128
 _FIRST_COMPARED = 5
 

@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from edgespec.assembly import DEFAULT_CONTEXT, Assembly, LoadedPair, LoadOptions
+from edgespec.catalog.pairing import find_draft
 from edgespec.catalog.resolve import Fetch, resolve_model, resolve_pair
 from edgespec.engine import Engine
 from edgespec.errors import OptionError
+from edgespec.llama import library
 from edgespec.llama.native import NativeLoop
 from edgespec.measuring import Report
 
-__all__ = ["DEFAULT_CONTEXT", "LoadOptions", "LoadedPair", "load", "load_pair", "native_loop"]
+AUTO, NONE = "auto", "none"
+"""Not names of draft models, but which of them to take."""
+
+__all__ = [
+    *("AUTO", "DEFAULT_CONTEXT", "NONE", "LoadOptions", "LoadedPair"),
+    *("load", "load_pair", "native_loop"),
+]
 
 
 def load(
@@ -46,8 +54,10 @@ def load_pair(
     """What `load` does, with the parts left visible.
 
     pair: a pair's or model's name; the pair "default" when neither it nor target is given.
-    target, draft: a path to a GGUF, or a name of models.toml. fetch: called with a model that
-    is not on this machine; without it such a model is an error. options: see LoadOptions.
+    target, draft: a path to a GGUF, or a name of models.toml; draft "auto" is the best for this
+    target that lies on this machine, "none" is none, not even the pair's. fetch: called with a
+    model that is not on this machine; without it such a model is an error. options: see
+    LoadOptions.
     Raises OptionError, CatalogError, ModelLoadError, IncompatibleDraftError, BackendError.
     """
     known = LoadOptions.__dataclass_fields__
@@ -55,7 +65,8 @@ def load_pair(
     if wrong:
         raise OptionError(f"There is no option {', '.join(wrong)}: known are {', '.join(known)}.")
     chosen = LoadOptions(**options)
-    if draft and chosen.drafter in ("n-gram", "none"):
+    named = draft not in (None, AUTO, NONE)
+    if named and chosen.drafter in ("n-gram", "none"):
         raise OptionError(f"The draft model {draft} is of no use with --drafter {chosen.drafter}.")
     if target is None:
         target_path, draft_path = resolve_pair(pair or "default", fetch)
@@ -63,14 +74,24 @@ def load_pair(
         raise OptionError("Give either a pair or a target, not both.")
     else:
         target_path, draft_path = resolve_model(target, fetch), None
-    if draft:
+    if named:
         draft_path = resolve_model(draft, fetch)
+    elif draft == NONE:
+        draft_path = None
     with contextlib.ExitStack() as stack:
-        loaded = Assembly(chosen, report or (lambda what, done: None), stack).load(
-            target_path, draft_path
-        )
+        assembly = Assembly(chosen, report or (lambda what, done: None), stack)
+        if draft == AUTO and draft_path is None and _may_draft(chosen):
+            assembly.report("looking for a draft model", 0.0)
+            draft_path, why = find_draft(target_path, gpu=library.supports_gpu())
+            assembly.notes += [why] if why else []
+            assembly.report("looking for a draft model", 1.0)
+        loaded = assembly.load(target_path, draft_path)
         stack.pop_all()
     return loaded
+
+
+def _may_draft(options: LoadOptions) -> bool:
+    return options.num_draft_tokens != 0 and options.drafter in ("auto", "model")
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgespec.catalog import measurements
+from edgespec.catalog.pairing import keep_speedup
 from edgespec.decoding.calibration import Costs, calibrate
 from edgespec.decoding.costs import CostCurve
 from edgespec.decoding.knowledge import Knowledge
@@ -19,6 +20,8 @@ from edgespec.llama.widths import PROMPT_PIECE, WidthProbe, probe_widths
 
 Report = Callable[[str, float], None]
 """Called with what is being done and how much of it is (0..1)."""
+
+_TELLING = 200  # tokens, from which on a speed-up says something
 
 # Prose, code and data: what passes cost does not depend on it, but for models with experts.
 _TEXT = (
@@ -35,8 +38,16 @@ class Measuring:
     report: told of what takes time.
     """
 
-    def __init__(self, *, threads: int, gpu_layers: int | None, report: Report) -> None:
+    def __init__(
+        self,
+        *,
+        threads: int,
+        gpu_layers: int | None,
+        quantized_cache: bool = False,
+        report: Report,
+    ) -> None:
         self._threads = threads
+        self._quantized_cache = quantized_cache
         self._gpu_layers = gpu_layers
         self._report = report
 
@@ -50,7 +61,13 @@ class Measuring:
         self._report(f"measuring {path.name}", 0.0)
         model = Model(path, gpu_layers=self._gpu_layers, repack=repack)
         try:
-            context = Context(model, n_ctx=512, threads=self._threads, mixed_cache=mixed_cache)
+            context = Context(
+                model,
+                n_ctx=512,
+                threads=self._threads,
+                mixed_cache=mixed_cache,
+                quantized_cache=self._quantized_cache,
+            )
             try:
                 probe = probe_widths(context, model.vocabulary)
             finally:
@@ -63,7 +80,8 @@ class Measuring:
 
     def costs(self, model: Model, context: Context, widths: Sequence[int]) -> Costs:
         """What passes of these widths take. The context must be empty."""
-        key = self._key("costs of passes, at two depths", model.path, model.repack, context.mixed_cache)
+        what = "costs of passes, at two depths"
+        key = self._key(what, model.path, model.repack, context.mixed_cache)
         key |= {"widths": list(widths), "n_ctx": min(context.n_ctx, 512)}
         kept = _costs_from(measurements.recall(key))
         if kept is not None:
@@ -82,15 +100,18 @@ class Measuring:
             knowledge.restore(kept)
 
     def keep(self, knowledge: Knowledge, target: Model, draft: Model | None) -> None:
-        """Remember what was learned of the pair."""
+        """Remember what was learned of the pair, and its speed for whoever chooses drafts."""
         measurements.keep(self._pair_key(target, draft), knowledge.state())
+        if draft is not None and knowledge.decoded >= _TELLING:
+            keep_speedup(target.path, draft.path, knowledge.speedup)
 
     def _pair_key(self, target: Model, draft: Model | None) -> dict[str, Any]:
         key = self._key("what drafts are worth", target.path, target.repack, False)
         return key | {"draft": measurements.fingerprint(draft.path) if draft else ""}
 
     def _key(self, what: str, path: Path, repack: bool, mixed_cache: bool) -> dict[str, Any]:
-        return {
+        key: dict[str, Any] = {"quantized cache": True} if self._quantized_cache else {}
+        return key | {
             "measured": what,
             "file": measurements.fingerprint(path) if path.is_file() else str(path),
             "repack": repack,

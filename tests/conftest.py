@@ -15,13 +15,25 @@ from edgespec.decoding.costs import CostCurve
 
 # Found before any test moves EDGESPEC_HOME: a model is not pulled anew for every test.
 _MODELS = Path(os.environ.get("EDGESPEC_TEST_MODELS") or models_dir()).absolute()
+_OTHER_PROGRAMS = (
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "OLLAMA_MODELS"),
+    *("LLAMA_CACHE", "LOCALAPPDATA"),
+)
 
 
 @pytest.fixture(autouse=True)
 def edgespec_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory below which this test's configuration, models, cache and state lie."""
+    """The directory below which this test's configuration, models, cache and state lie.
+
+    The user's own home is out of sight, too: models of other programs would be found there.
+    """
     home = tmp_path / "edgespec-home"
     monkeypatch.setenv("EDGESPEC_HOME", str(home))
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(tmp_path / "user-home"))
+    for variable in _OTHER_PROGRAMS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("edgespec.catalog.places._OLLAMA_SERVICE", tmp_path / "no-service")
     return home
 
 
@@ -41,3 +53,9 @@ def equally_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = Costs(CostCurve(0, {1: 0.01, 2: 0.015, 32: 0.2}, {}), 0.0, 0.0)
     monkeypatch.setattr("edgespec.measuring.calibrate", lambda *arguments, **options: costs)
     monkeypatch.setattr("edgespec.assembly.adjust", lambda *arguments: None)
+
+
+@pytest.fixture
+def sizes_alone_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promises are made for tiny models as they are for large ones of the same proportions."""
+    monkeypatch.setattr("edgespec.catalog.pairing._OVERHEAD", 0)

@@ -62,10 +62,15 @@ def test_list(tmp_path: Path) -> None:
     assert "98.4 MB" in smollm2
     assert "Apache-2.0" in smollm2
     assert " yes " in smollm2
+    assert " checked " in smollm2
     [gemma] = [line for line in lines if line.startswith("gemma3-270m")]
     assert " no " in gemma
+    [coder] = [line for line in lines if line.startswith("qwen2.5-coder-0.5b")]
+    assert " ~531 MB " in coder
+    assert " not checked here " in coder
     [own] = [line for line in lines if line.startswith("own")]
     assert "a [bold]note[/bold]" in own
+    assert "checked" not in own
     [pair] = [line for line in lines if line.startswith("default")]
     assert pair.split() == ["default", "smollm2-135m", "none"]
     assert lines[-1].endswith(str(user_file()))
@@ -77,8 +82,19 @@ def test_list_as_json() -> None:
     models = {model["name"]: model for model in record["models"]}
     assert models["smollm2-135m"]["installed"] == str(path)
     assert models["smollm2-135m"]["size"] == 98_362_432
+    assert models["smollm2-135m"]["checked"] is True
     assert models["gemma3-270m"]["installed"] is None
-    assert {"name": "default", "target": "smollm2-135m", "draft": None} in record["pairs"]
+    coder = models["qwen2.5-coder-0.5b"]
+    assert (coder["size"], coder["approx_size"]) == (None, "531 MB")
+    assert coder["checked"] is False
+    pairs = {pair["name"]: pair for pair in record["pairs"]}
+    assert pairs["default"] == {
+        "name": "default",
+        "target": "smollm2-135m",
+        "draft": None,
+        "note": "",
+    }
+    assert pairs["gemma3-12b-with-1b"]["note"]
     assert record["user_file"] == str(user_file())
 
 
@@ -86,7 +102,12 @@ def test_show_a_model() -> None:
     text = output("show", "gemma3-270m")
     assert "license:   Gemma\n" in text
     assert "installed: -\n" in text
+    assert "size:      253.1 MB\n" in text
+    assert "checked:   checked\n" in text
     assert text.count("files:") == 4
+    text = output("show", "qwen2.5-coder-0.5b")
+    assert "size:      ~531 MB\n" in text
+    assert "checked:   not checked here\n" in text
 
 
 def test_show_a_pair_and_as_json() -> None:
@@ -168,11 +189,35 @@ def test_remove_asks_first() -> None:
 
 def test_remove_without_asking() -> None:
     path = install("smollm2-135m")
-    assert output("remove", "--yes", "smollm2-135m") == f"Deleted {path}\n"
+    assert output("remove", "--yes", "smollm2-135m") == (f"Deleted {path}, which freed 98.4 MB\n")
     assert not path.exists()
     path = install("smollm2-135m")
     record = json.loads(output("remove", "--yes", "--json", "smollm2-135m"))
-    assert record == {"name": "smollm2-135m", "path": str(path)}
+    assert record == {"name": "smollm2-135m", "path": str(path), "freed": 98_362_432}
+
+
+def test_addresses_stand_for_models(
+    pulls: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    output("pull", "hf:owner/repo/a.gguf", "hf:owner/other/a.gguf", "https://example.org/b.gguf")
+    assert [name[:2] for name, _ in pulls] == ["a", "a", "b-"]
+    assert "source:    hf:owner/repo@v1\n" in output("show", "hf:owner/repo@v1/a.gguf")
+    for address in ("hf:owner/repo/a.gguf", "https://example.org/b.gguf"):
+        assert "nothing to remove" in str(run("remove", "--yes", address).exception)
+    assert "does not name a file" in str(run("pull", "hf:owner/repo").exception)
+
+
+def test_remove_from_the_shared_cache_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deleted: list[str] = []
+    found = download.Removal(tmp_path / "a.gguf", 5_000_000, lambda: deleted.append("a"))
+    monkeypatch.setattr(download, "removal", lambda model, directory: found)
+    result = run("remove", "hf:owner/repo/a.gguf", stdin="y\n")
+    assert "from the cache that other programs may use too? This frees 5.0 MB." in result.stderr
+    assert "which freed 5.0 MB" in result.stdout
+    assert deleted == ["a"]
 
 
 def test_remove_what_models_toml_no_longer_names() -> None:

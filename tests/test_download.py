@@ -449,14 +449,6 @@ def test_two_pulls_at_once(client: Client, models: Path) -> None:
     assert leftovers(models) == []
 
 
-@pytest.mark.parametrize("source", ["hf:owner/repo", "https://example.org/a.gguf"])
-def test_sources_of_a_later_version(source: str, models: Path) -> None:
-    message = failure(Model("tiny", source, ("a.gguf",)), models)
-    assert "cannot fetch" in message
-    assert source in message
-    assert "--target PATH" in message
-
-
 def test_a_local_file_is_checked_and_not_copied(models: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.gguf"
     model = Model("tiny", f"path:{file}", sha256=SHA)

@@ -30,15 +30,18 @@ LAYERS: dict[str, set[str]] = {
     "policies": _SEAMS | {"decoding"},
     "engine": _BELOW_ENGINE | {"generation", "policies"},
     "measuring": _BELOW_ENGINE | {"llama", "catalog"},
-    "assembly": _BELOW_ENGINE | {"drafters", "llama", "catalog", "policies", "engine", "measuring"},
+    "placing": _RECORDS | {"llama", "catalog"},
+    "assembly": _BELOW_ENGINE
+    | {"drafters", "llama", "catalog", "policies", "engine", "measuring", "placing"},
     "loading": _SEAMS | {"llama", "catalog", "engine", "measuring", "assembly"},
+    "diagnosis": _RECORDS | {"llama", "catalog", "loading"},
     "explaining": _SEAMS | {"decoding", "drafters"},
     # Measures through the engine and the seams; the parts of a pair come from loading.
     "bench": _BELOW_ENGINE | {"drafters", "catalog", "policies", "engine", "loading"},
     # The command line shows, it does not compute: no model, no scheduler.
     "cli": _RECORDS
     | {"decoding.stats", "catalog", "generation", "engine", "measuring", "loading", "bench"}
-    | {"explaining", "tui", ""},
+    | {"explaining", "diagnosis", "placing", "compatibility", "tui", ""},
     "tui": _RECORDS | {"engine", ""},
     "": _RECORDS | {"engine", "loading"},  # edgespec/__init__.py: the public names
     "__main__": {"cli"},
@@ -48,6 +51,7 @@ LAYERS: dict[str, set[str]] = {
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "llama_cpp": ("llama",),
     "numpy": ("decoding", "drafters", "llama", "protocols", "bench"),
+    "huggingface_hub": ("catalog.hub",),
     "platformdirs": ("catalog.paths",),
     "psutil": ("catalog.hardware",),
     "pydantic": ("bench",),

@@ -9,6 +9,8 @@ import pytest
 
 from edgespec.catalog import paths, registry
 from edgespec.catalog.registry import Model, Pair, load_registry, user_file
+from edgespec.catalog.resolve import direct_model
+from edgespec.catalog.sources import web_files
 from edgespec.errors import CatalogError, UnknownModelError
 
 SHA = "ab" * 32
@@ -67,6 +69,58 @@ def test_the_shipped_file() -> None:
     assert "terms" in gemma.note
 
 
+def test_every_shipped_entry_follows_the_rules() -> None:
+    shipped = load_registry()
+    assert [m.name for m in shipped.models.values() if m.checked] == ["smollm2-135m", "gemma3-270m"]
+    for model in shipped.models.values():
+        assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*[a-z0-9]", model.name)
+        assert model.license, model.name
+        assert model.note, model.name
+        assert model.size or model.approx_size, model.name
+        assert (model.size is None) == (model.sha256 is None), model.name
+        if model.kind == "hf":
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+", model.location), model.name
+            assert model.files, model.name
+            assert all(file.endswith(".gguf") for file in model.files), model.name
+
+
+def test_every_shipped_pair_is_one() -> None:
+    shipped = load_registry()
+    for pair in shipped.pairs.values():
+        assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*[a-z0-9]", pair.name)
+        assert pair.name not in shipped.models
+        target = shipped.model(pair.target)
+        if pair.draft:
+            draft = shipped.model(pair.draft)
+            assert pair.note, pair.name
+            if draft.size and target.size:
+                assert draft.size < target.size / 2, pair.name
+
+
+def test_the_keys_of_an_entry_that_was_not_downloaded() -> None:
+    write_user_file(
+        """
+        [models.mine]
+        source = "hf:owner/repo"
+        files = ["a.gguf"]
+        approx_size = "4.7 GB"
+        checked = false
+        [models.run]
+        source = "hf:owner/repo"
+        files = ["b.gguf"]
+        checked = true
+        [pairs.mine]
+        target = "mine"
+        draft = "run"
+        note = "Good for tests."
+        """
+    )
+    merged = load_registry()
+    assert merged.model("mine").approx_size == "4.7 GB"
+    assert (merged.model("mine").checked, merged.model("run").checked) == (False, True)
+    assert merged.pair("mine") == Pair("mine", "mine", "run", "Good for tests.")
+
+
 def test_a_wheel_carries_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "edgespec"
     package.mkdir()
@@ -120,6 +174,65 @@ def test_paths_are_made_absolute(source: str, edgespec_home: Path) -> None:
     assert Path(models["home"].location) == Path.home() / "a.gguf"
 
 
+def test_the_first_part_of_a_split_model_stands_for_all() -> None:
+    write_user_file(
+        """
+        [models.short]
+        source = "hf:owner/repo@v1"
+        files = ["q4/big-00001-of-00003.gguf"]
+        [models.long]
+        source = "https://example.org/folder"
+        files = ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
+        """
+    )
+    models = load_registry().models
+    assert models["short"].files == tuple(f"q4/big-0000{at}-of-00003.gguf" for at in (1, 2, 3))
+    assert len(models["long"].files) == 2
+
+
+@pytest.mark.parametrize(
+    ("location", "files", "found"),
+    [
+        ("//a/b%20c.gguf", (), [("https://a/b%20c.gguf", "b c.gguf")]),
+        ("//a/b c.gguf?t=1#x", (), [("https://a/b%20c.gguf?t=1", "b c.gguf")]),
+        ("//a/f/", ("x/b c.gguf",), [("https://a/f/x/b%20c.gguf", "b c.gguf")]),
+        (
+            "//a/f/b-00001-of-00002.gguf",
+            (),
+            [
+                (f"https://a/f/b-0000{at}-of-00002.gguf", f"b-0000{at}-of-00002.gguf")
+                for at in (1, 2)
+            ],
+        ),
+    ],
+)
+def test_the_files_of_a_web_source(
+    location: str, files: tuple[str, ...], found: list[tuple[str, str]]
+) -> None:
+    assert list(web_files(location, files)) == found
+
+
+@pytest.mark.parametrize("word", ["name", "a/b.gguf", "./hf.gguf", r"C:\a.gguf", "path:x", "hf"])
+def test_what_is_no_address(word: str) -> None:
+    assert direct_model(word) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("hf:a/b", "does not name a file"),
+        ("hf:a/b/c.safetensors", "does not name a file"),
+        ("hf:a/b/../c.gguf", "files names"),
+        ("hf:a/b@v1@v2/c.gguf", "does not name a file"),
+        ("https://a/b.html", "does not name a GGUF file"),
+        ("http://a/b.gguf", "is not encrypted"),
+    ],
+)
+def test_an_address_that_is_malformed(address: str, words: str) -> None:
+    with pytest.raises(CatalogError, match=re.escape(words)):
+        direct_model(address)
+
+
 def test_a_windows_drive_is_a_path() -> None:
     assert Model("m", r"C:\models\a.gguf").kind == "path"
 
@@ -141,6 +254,11 @@ def test_a_byte_order_mark_does_not_hurt() -> None:
         ("[models.x]\nsource='/a'\nsize='big'\n", "size must be a whole number, not 'big'."),
         ("[models.x]\nsource='/a'\nsize=true\n", "size must be a whole number, not True."),
         ("[models.x]\nsource='/a'\nsize=0\n", "size must be the bytes of the file, not 0."),
+        ("[models.x]\nsource='/a'\napprox_size=4\n", "approx_size must be a text, not 4."),
+        ("[models.x]\nsource='/a'\napprox_size='big'\n", "a text such as \"4.7 GB\", not 'big'."),
+        ("[models.x]\nsource='/a'\napprox_size='4.7GB'\n", "not '4.7GB'."),
+        ("[models.x]\nsource='/a'\nchecked=1\n", "checked must be true or false, not 1."),
+        ("[models.x]\nsource='/a'\nchecked='yes'\n", "checked must be true or false, not 'yes'."),
         ("[models.x]\nsource='hf:a/b'\nfiles='a'\n", "files must be a list, not 'a'."),
         ("[models.x]\nsource='hf:a/b'\nfiles=[1]\n", "files must be a list of texts"),
         ("[models]\nx = 'path:/a'\n", "[models] x must be a table, not 'path:/a'."),
@@ -154,6 +272,18 @@ def test_a_byte_order_mark_does_not_hurt() -> None:
         ("[models.x]\nsource='pypi:a==1,--evil'\nfiles=['b']\n", "the package '--evil'"),
         ("[models.x]\nsource='pypi:a==1'\n", "needs files"),
         ("[models.x]\nsource='hf:a/b'\n", "needs files"),
+        ("[models.x]\nsource='hf:b'\nfiles=['c']\n", "write hf:OWNER/REPO"),
+        ("[models.x]\nsource='hf:a/../b'\nfiles=['c']\n", "write hf:OWNER/REPO"),
+        ("[models.x]\nsource='hf:a/b@'\nfiles=['c']\n", "hf:OWNER/REPO@REVISION"),
+        ("[models.x]\nsource='hf:a/b'\nfiles=['c.gguf', 'd.gguf']\n", "all parts of a split"),
+        ("[models.x]\nsource='hf:a/b'\nfiles=['c-00002-of-00002.gguf']\n", "all parts"),
+        (
+            f"[models.x]\nsource='hf:a/b'\nfiles=['c-00001-of-00002.gguf']\nsha256='{SHA}'\n",
+            "hf:OWNER/REPO@COMMIT",
+        ),
+        ("[models.x]\nsource='https://a/b'\n", "does not name a GGUF file"),
+        ("[models.x]\nsource='https:a.gguf'\n", "does not name a GGUF file"),
+        ("[models.x]\nsource='http://a/b.gguf'\n", "unknown kind"),
         ("[models.x]\nsource='/a'\nfiles=['b']\n", "which a path source does not use"),
         ("[models.x]\nsource='pypi:a==1'\nfiles=['../evil']\n", "files names '../evil'"),
         ("[models.x]\nsource='pypi:a==1'\nfiles=['/evil']\n", "files names '/evil'"),

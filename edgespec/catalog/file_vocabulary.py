@@ -15,15 +15,22 @@ _KINDS = {
     "no_vocab": ("none", -1, -1),
     "llama": ("SPM", 1, 2),
     "gpt2": ("BPE", 11, 11),
+    "hybriddna": ("BPE", 11, 11),
+    "whitespace": ("BPE", 11, 11),
+    "gemma4": ("BPE", -1, -1),
     "bert": ("WPM", 101, -1),
     "t5": ("UGM", -1, 1),
     "rwkv": ("RWKV", -1, -1),
     "plamo2": ("PLaMo-2", 1, 2),
 }
+# How BPE texts are cut up ("pre") also decides about BOS: added unless the file says otherwise,
+# added whatever it says, or not one that is known.
 _PRE_WITH_BOS = {
     *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
-    "tekken",
+    *("jina-v5-nano", "tekken", "chameleon"),
 }
+_PRE_ALWAYS_BOS = {"gemma4", "granite-embed-multi-311m"}
+_PRE_WITHOUT_BOS = {"chatglm-bpe", "glm4", "glm5"}
 
 
 class FileVocabulary:
@@ -35,15 +42,23 @@ class FileVocabulary:
             raise CatalogError(
                 f"{header.path} has no tokenizer, so texts mean nothing to it: take another file."
             )
+        if b"" in tokens:
+            # llama.cpp's name for them, with which a loaded vocabulary comes.
+            tokens = [one or b"[EMPTY_%d]" % at for at, one in enumerate(tokens)]
         self._tokens: list[bytes] = tokens
         self.size = len(tokens)
-        model, pre = header.text("tokenizer.ggml.model"), header.text("tokenizer.ggml.pre")
+        model = header.text("tokenizer.ggml.model")
         self.type, bos, eos = _KINDS.get(model, (model or "unknown", -1, -1))
-        self.bos = _id(header, "bos", bos)
-        self.eos = _id(header, "eos", eos)
+        pre = header.text("tokenizer.ggml.pre") if self.type == "BPE" else ""
+        if model == "gemma4":
+            pre = model
+        self.bos = _id(header, "bos", -1 if pre in _PRE_WITHOUT_BOS else bos, self.size)
+        self.eos = _id(header, "eos", eos, self.size)
         usual = self.type in ("SPM", "WPM") or pre in _PRE_WITH_BOS
-        self.adds_bos = bool(header.metadata.get("tokenizer.ggml.add_bos_token", usual))
-        self.adds_eos = bool(header.metadata.get("tokenizer.ggml.add_eos_token", False))
+        adds_bos = header.metadata.get("tokenizer.ggml.add_bos_token", usual)
+        self.adds_bos = bool(adds_bos) or pre in _PRE_ALWAYS_BOS
+        usual = self.type == "UGM"
+        self.adds_eos = bool(header.metadata.get("tokenizer.ggml.add_eos_token", usual))
 
     def name(self, token: int) -> str:
         """The text of a token, as the file has it."""
@@ -61,6 +76,9 @@ def read_vocabulary(path: Path) -> FileVocabulary:
     return FileVocabulary(read_header(path, _TOKENS))
 
 
-def _id(header: Header, name: str, usual: int) -> int:
-    value = header.metadata.get(f"tokenizer.ggml.{name}_token_id", usual)
-    return value if isinstance(value, int) else usual
+def _id(header: Header, name: str, usual: int, size: int) -> int:
+    """The id of a special token. One that the vocabulary does not have counts as not given."""
+    value = header.metadata.get(f"tokenizer.ggml.{name}_token_id")
+    if isinstance(value, int) and 0 <= value < size:
+        return value
+    return usual if usual < size else -1

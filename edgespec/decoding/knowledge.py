@@ -49,6 +49,7 @@ class Knowledge:
     ) -> None:
         self.target = target
         self.rebuild = rebuild
+        self.decoded = 0  # tokens
         self.decoding_s = 0.0
         self.probing_s = 0.0
         self._acceptance: dict[str, Acceptance] = {}
@@ -88,14 +89,19 @@ class Knowledge:
 
     def rate(self, sequences: int, depth: float) -> float:
         """Tokens a second: as much faster than plain as was achieved lately, never slower."""
-        speedup = (self._tokens + _USUAL) / (self._plain_tokens + _USUAL)
-        return self.plain_rate(sequences, depth) * max(1.0, speedup)
+        return self.plain_rate(sequences, depth) * max(1.0, self.speedup)
+
+    @property
+    def speedup(self) -> float:
+        """Over plain decoding, lately, as far as the costs are right."""
+        return (self._tokens + _USUAL) / (self._plain_tokens + _USUAL)
 
     def passed(self, tokens: int, seconds: float, sequences: int, depth: float) -> None:
         """A pass for so many sequences gave so many tokens and took so long, drafting included."""
         plain_tokens = seconds * self.plain_rate(sequences, depth)
         self._tokens = self._tokens * _SLOW + tokens
         self._plain_tokens = self._plain_tokens * _SLOW + plain_tokens
+        self.decoded += tokens
         self.decoding_s += seconds
 
     def finished(self, tokens: int) -> None:

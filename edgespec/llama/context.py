@@ -22,7 +22,7 @@ MAX_WIDTH = MAX_DRAFT_TOKENS + 1
 _MOST_CELLS = 2**31 - 1
 
 # ggml.h: enum ggml_type
-_GGML_TYPE_F16, _GGML_TYPE_BF16 = 1, 30
+_GGML_TYPE_F16, _GGML_TYPE_Q8_0, _GGML_TYPE_BF16 = 1, 8, 30
 
 _DECODE_ABORTED = 2
 _DECODE_NO_ROOM = 1
@@ -35,7 +35,8 @@ class Context:
     verification counts as batch processing in llama.cpp. mixed_cache: keep the V half of the
     KV cache in BF16 beside an F16 K half. llama.cpp's CPU attention splits a pass of one token
     among threads from 512 cells on, and then sums in another order than wider passes, but only
-    where both halves have one type (ggml-cpu/ops.cpp: use_split_kv_path).
+    where both halves have one type (ggml-cpu/ops.cpp: use_split_kv_path). quantized_cache: keep
+    both halves in Q8_0 instead, which takes about half the memory and rounds more.
     Raises ModelLoadError when the memory cannot be had.
     """
 
@@ -48,6 +49,7 @@ class Context:
         threads: int,
         max_rows: int = 512,
         mixed_cache: bool = False,
+        quantized_cache: bool = False,
     ) -> None:
         self.n_vocab = model.vocabulary.size
         self.n_ctx = n_ctx
@@ -58,10 +60,11 @@ class Context:
         # Snapshots of recurrent state are not used yet: such models run plain.
         self.rewind_depth: float = 0 if model.is_recurrent else math.inf
         self._abort = _AbortFlag()
-        self.mixed_cache = mixed_cache
+        self.mixed_cache = mixed_cache and not quantized_cache
+        self.quantized_cache = quantized_cache
         self._window = model.sliding_window
         self._batch = _Batch(self.max_rows)
-        self._handle: Any = self._open(model, threads, mixed_cache)
+        self._handle: Any = self._open(model, threads)
         self._memory_handle: Any = llama_cpp.llama_get_memory(self._handle)
         self._views: dict[tuple[int, int], Logits] = {}
 
@@ -79,7 +82,14 @@ class Context:
             raise BackendError("The context was used after it was closed.")
         return self._memory_handle
 
-    def _open(self, model: Model, threads: int, mixed_cache: bool) -> Any:
+    @property
+    def kv_cache(self) -> str:
+        """Types of its K and V halves."""
+        if self.quantized_cache:
+            return "Q8_0/Q8_0"
+        return "F16/BF16" if self.mixed_cache else "F16/F16"
+
+    def _open(self, model: Model, threads: int) -> Any:
         params = llama_cpp.llama_context_default_params()
         cells = self.n_ctx * self.max_sequences
         if cells > _MOST_CELLS:
@@ -95,9 +105,11 @@ class Context:
         params.n_threads = threads
         params.n_threads_batch = threads
         params.kv_unified = True
-        if mixed_cache:
+        if self.mixed_cache:
             params.type_k = _GGML_TYPE_F16
             params.type_v = _GGML_TYPE_BF16
+        if self.quantized_cache:
+            params.type_k = params.type_v = _GGML_TYPE_Q8_0
         params.swa_full = True  # a windowed cache could not be rewound
         params.no_perf = True
         params.abort_callback = self._abort.callback

@@ -1,0 +1,131 @@
+"""`edgespec models pair TARGET`: which draft models go with it, and which one is taken."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from edgespec.catalog.pairing import Candidate
+from edgespec.errors import CatalogError
+
+Target = Annotated[str, typer.Argument(help="A GGUF file, or the name of a model.")]
+Use = Annotated[
+    str | None,
+    typer.Option(
+        "--use",
+        metavar="DRAFT",
+        help="Take this draft model from now on: a file, a name of the table, auto or none.",
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Also those that do not fit.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def pair(target: Target, use: Use = None, every: All = False, as_json: AsJson = False) -> None:
+    """Show which draft models on this machine go with TARGET, the best first.
+
+    A speed-up is guessed from the sizes until the pair was run here. Without --use, the best
+    that promises to pay is taken whenever TARGET is loaded without --draft.
+    """
+    from edgespec.catalog import pairing
+    from edgespec.catalog.discovery import discover
+    from edgespec.catalog.registry import model_folders
+    from edgespec.catalog.resolve import resolve_model
+    from edgespec.placing import has_gpu
+
+    path = resolve_model(target)
+    if use is not None:
+        pairing.choose_draft(path, _chosen(use, path))
+    candidates = pairing.rank(path, discover(model_folders()), gpu=has_gpu())
+    taken = None if pairing.wants_no_draft(path) else pairing.best_draft(candidates)
+    if as_json:
+        typer.echo(json.dumps(_record(path, candidates, taken), indent=2, ensure_ascii=False))
+        return
+    shown = [c for c in candidates if every or not c.mismatch]
+    Console(width=None if sys.stdout.isatty() else 200).print(_table(shown, taken))
+    hidden = len(candidates) - len(shown)
+    if hidden:
+        typer.echo(f"{hidden} more do not fit; --all shows why.")
+    typer.echo(_conclusion(path, candidates, taken))
+
+
+def _chosen(use: str, target: Path) -> Any:
+    from edgespec.catalog.file_vocabulary import read_vocabulary
+    from edgespec.catalog.resolve import resolve_model
+    from edgespec.compatibility import mismatch
+
+    if use in ("auto", "none"):
+        return use
+    draft = resolve_model(use)
+    reason = mismatch(read_vocabulary(target), read_vocabulary(draft))
+    if reason:
+        raise CatalogError(
+            f"{draft.name} cannot draft for {target.name}: {reason}. Take one that fits: "
+            "edgespec models pair shows them."
+        )
+    return draft
+
+
+def _table(candidates: list[Candidate], taken: Candidate | None) -> Table:
+    table = Table("", "Draft model", "Size", "Speed-up", "Place", "", box=None, pad_edge=False)
+    for one in candidates:
+        table.add_row(
+            "*" if one is taken else "",
+            Text(one.model.name, overflow="fold"),
+            decimal(one.model.size),
+            _speedup(one),
+            one.model.place,
+            Text(f"does not fit: {one.mismatch}" if one.mismatch else "", overflow="fold"),
+        )
+    return table
+
+
+def _speedup(candidate: Candidate) -> str:
+    if candidate.speedup is None:
+        return ""
+    return f"{candidate.speedup:.2f}x {'measured' if candidate.measured else 'guessed'}"
+
+
+def _conclusion(path: Path, candidates: list[Candidate], taken: Candidate | None) -> str:
+    from edgespec.catalog import pairing
+
+    if taken is not None:
+        how = "your choice" if taken.chosen else "the best; --use takes another"
+        return f"* drafts for {path.name} unless --draft says otherwise ({how})."
+    if pairing.wants_no_draft(path):
+        return f"No draft model for {path.name}: your choice; --use auto takes the best again."
+    if any(not one.mismatch for one in candidates):
+        return f"None of them promises to be faster than {path.name} alone, with n-gram drafts."
+    return (
+        f"No draft model for {path.name} is on this machine: take a small one of the same family "
+        "(edgespec models list), or name your folders in models.toml."
+    )
+
+
+def _record(path: Path, candidates: list[Candidate], taken: Candidate | None) -> dict[str, Any]:
+    return {
+        "target": str(path),
+        "drafts": [
+            {
+                "name": one.model.name,
+                "path": str(one.model.path),
+                "size": one.model.size,
+                "place": one.model.place,
+                "fits": not one.mismatch,
+                "mismatch": one.mismatch or None,
+                "speedup": one.speedup,
+                "measured": one.measured,
+                "taken": one is taken,
+                "chosen": one.chosen,
+            }
+            for one in candidates
+        ],
+    }
