@@ -21,8 +21,14 @@ AUTO, NONE = "auto", "none"
 """Not names of draft models, but which of them to take."""
 
 __all__ = [
-    *("AUTO", "DEFAULT_CONTEXT", "NONE", "LoadOptions", "LoadedPair"),
-    *("load", "load_pair", "native_loop"),
+    "AUTO",
+    "DEFAULT_CONTEXT",
+    "NONE",
+    "LoadOptions",
+    "LoadedPair",
+    "load",
+    "load_pair",
+    "native_loop",
 ]
 
 

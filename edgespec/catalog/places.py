@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgespec.catalog import hub_cache
 from edgespec.catalog.paths import cache_dir_of, models_dir
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Found:
 def search(folders: Sequence[Path] = ()) -> Iterator[Found]:
     """Everything in the known places, in their order, and below `folders`."""
     yield from _gguf_files("edgespec", models_dir(), deepest=2)
-    for repository in _entries(_hugging_face()):
+    for repository in _entries(hub_cache.cache_dir()):
         if repository.name.startswith("models--"):
             yield from _gguf_files("hugging face", Path(repository.path, "snapshots"))
     for directory in _lm_studio():
@@ -77,18 +78,6 @@ def identity(path: Path) -> Hashable:
         return os.path.realpath(path)
     except ValueError:
         return str(path)
-
-
-def _hugging_face() -> Path:
-    for variable, below in (
-        ("HF_HUB_CACHE", ""),
-        ("HUGGINGFACE_HUB_CACHE", ""),
-        ("HF_HOME", "hub"),
-        ("XDG_CACHE_HOME", "huggingface/hub"),
-    ):
-        if value := os.environ.get(variable):
-            return _path(value) / below
-    return _path("~/.cache/huggingface/hub")
 
 
 def _lm_studio() -> Iterator[Path]:

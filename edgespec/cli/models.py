@@ -79,7 +79,8 @@ def list_models(as_json: AsJson = False, local: Local = False) -> None:
     console.print(_table(("Model", "Size", "License", "Installed", "Checked", "Note"), rows))
     pair_rows = [(pair.name, pair.target, pair.draft or "none", pair.note) for pair in pairs]
     console.print(_table(("Pair", "Target", "Draft", "Note"), pair_rows))
-    typer.echo(f"Your own models: {user_file()}. Files that are here already: --local.")
+    typer.echo("GGUF files that are on this machine already: edgespec models list --local")
+    typer.echo(f"Your own models: {user_file()}")
 
 
 @app.command()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import mul
 from typing import Any, NamedTuple
 
 from edgespec.types import NO_DRAFT, Draft
@@ -151,7 +152,7 @@ class Acceptance:
         return [(kind, a / n, n) for kind, (a, n) in sorted(self._counts.items()) if n > 0]
 
     def _expected(self, features: Sequence[float]) -> float:
-        total = sum([weight * value for weight, value in zip(self._weights, features, strict=True)])
+        total = sum(map(mul, self._weights, features))
         return 1.0 / (1.0 + math.exp(-min(max(total, -_STEEPEST), _STEEPEST)))
 
 
