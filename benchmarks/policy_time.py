@@ -58,6 +58,9 @@ class Watched:
     def unread(self, sequence: int) -> int:
         return self._drafter.unread(sequence)
 
+    def knows_all(self, sequence: int) -> bool:
+        return self._drafter.knows_all(sequence)
+
     def end(self, sequence: int) -> None:
         self._drafter.end(sequence)
 

@@ -125,6 +125,9 @@ class Drafter(Protocol):
     def unread(self, sequence: int) -> int:
         """How many tokens it must read before it can draft, besides the last one."""
 
+    def knows_all(self, sequence: int) -> bool:
+        """Whether its drafts follow from the whole text, or only from the end of it."""
+
     def end(self, sequence: int) -> None:
         """The request is over; its memory may be kept for the next prompt."""
 

@@ -170,6 +170,9 @@ class FakeDrafter:
     def unread(self, sequence: int) -> int:
         return 0
 
+    def knows_all(self, sequence: int) -> bool:
+        return True
+
     def end(self, sequence: int) -> None:
         del self.tokens[sequence]
 

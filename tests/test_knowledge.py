@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edgespec.decoding.costs import CostCurve, LiveCosts
-from edgespec.decoding.knowledge import KINDS, Knowledge
+from edgespec.decoding.knowledge import KINDS, Knowledge, situation
 
 
 def costs(one: float, more: float) -> LiveCosts:
@@ -134,3 +134,22 @@ def test_what_slows_the_target_slows_the_draft_model() -> None:
     for _ in range(30):
         knowledge.drafted((1, 1, 1), 0, 0.6)
     assert knowledge.drafting((1,), 0) == pytest.approx(0.2, rel=0.15)
+
+
+def test_less_is_promised_where_only_the_end_of_a_text_was_read() -> None:
+    knowledge = known(0.2)
+    whole, end = (knowledge.value(situation(None, knows_all)) for knows_all in (True, False))
+    assert end < whole
+    for _ in range(20):
+        knowledge.was_worth(situation(0.9, False), 2.0)
+    assert knowledge.value(situation(0.9, False)) > 1.5
+    assert knowledge.value(situation(0.9, True)) < 1.5  # learned of the one, not of the other
+
+
+def test_every_situation_has_a_name() -> None:
+    found = {
+        situation(copy, knows_all)
+        for copy in (None, 0.1, 0.6, 0.9, 0.99)
+        for knows_all in (True, False)
+    }
+    assert found == set(range(len(KINDS)))

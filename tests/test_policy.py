@@ -45,6 +45,9 @@ class Fickle:
     def unread(self, sequence: int) -> int:
         return 0
 
+    def knows_all(self, sequence: int) -> bool:
+        return True
+
     def end(self, sequence: int) -> None: ...
 
     def forget(self) -> None: ...

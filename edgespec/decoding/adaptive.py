@@ -15,7 +15,7 @@ from operator import mul
 from typing import cast
 
 from edgespec.decoding.acceptance import Evidence, copied, modelled
-from edgespec.decoding.knowledge import COPY_LEVELS, Knowledge, load_class
+from edgespec.decoding.knowledge import Knowledge, load_class, situation
 from edgespec.decoding.worth import Worth
 from edgespec.protocols import Copier, Drafter, Plan
 from edgespec.types import MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Step
@@ -25,7 +25,7 @@ _LONGEST = 8  # tokens of a draft model in a row; beyond them chances are guesse
 _AHEAD = 4  # tokens the draft model is imagined to go on
 # Tokens of an answer for every asking that reading is written off by: it makes two or three at
 # a time, is not asked at every step, and what it gains a copy might have gained a step later.
-_CAUTION = 6
+_CAUTION = 8
 _LATELY = 0.1  # what the last draft counts for in "lately"
 
 
@@ -114,7 +114,6 @@ class Adaptive:
                 running[slot].copies.append(self._copied(running[slot], draft))
         for sequence in running.values():
             self._choose_copy(sequence)
-            sequence.kind = self._kind(sequence)
         for drafter in able:
             if not drafter.copies and self._known.draft is not None:
                 self._ask(drafter, limits)
@@ -161,6 +160,10 @@ class Adaptive:
     def _ask(self, drafter: Drafter, limits: Mapping[int, int]) -> None:
         # All sequences draft in the same passes, so that each of them pays a share.
         self._token_s = self._known.drafting((len(limits),), self._depth) / max(len(limits), 1)
+        for slot in limits:
+            copy = self._sequences[slot].copy.chances
+            knows_all = drafter.knows_all(slot)
+            self._sequences[slot].kind = situation(copy[0] if copy else None, knows_all)
         asked = {
             slot: min(most, _LONGEST)
             for slot, most in limits.items()
@@ -203,12 +206,6 @@ class Adaptive:
         if value * steps > self._worth.rate * reading:
             return True
         return self._known.may_probe(reading + 2 * self._token_s)
-
-    def _kind(self, sequence: _Sequence) -> int:
-        """Situations in which asking the draft model is worth about the same."""
-        if not sequence.copy.chances:
-            return 0
-        return 1 + sum([sequence.copy.chances[0] > level for level in COPY_LEVELS])
 
     def _modelled(self, sequence: _Sequence, draft: Draft) -> _Option:
         acceptance = self._known.acceptance(draft.source, copies=False)

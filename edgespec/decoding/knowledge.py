@@ -30,11 +30,15 @@ _FOLLOWING = 0.8
 # Shares of all places where a draft model's first token stands with that chance: a guess for
 # models that were never asked.
 _TYPICAL = ((0.35, 0.97), (0.2, 0.9), (0.2, 0.7), (0.25, 0.4))
+_END_ONLY = 0.55  # what such a chance counts for where only the end of a long text was read
 _HOPE = 0.15  # tokens a step by which the guess may be wrong: it is to be tried
 
 COPY_LEVELS = (0.5, 0.8, 0.95)
 """Chances of a copy's first token that make a difference to what the draft model is worth."""
-KINDS = ("no copy", *(f"copy up to {level:g}" for level in COPY_LEVELS), "copy above that")
+_COPIES = ("no copy", *(f"copy up to {level:g}" for level in COPY_LEVELS), "copy above that")
+KINDS = (*_COPIES, *(f"{copy}, only the end read" for copy in _COPIES))
+"""Situations in which asking the draft model is worth about the same: how sure a copy is, and
+whether the draft model knows the whole text."""
 
 
 class Knowledge:
@@ -68,7 +72,7 @@ class Knowledge:
         """There is a draft model of these costs, or none."""
         self.draft = draft
         self._factor_then = self.target.factor  # when the draft's costs were last looked at
-        self._first_values: dict[int, float] = {}
+        self._first_values: dict[tuple[int, bool], float] = {}
 
     def acceptance(self, drafter: str, *, copies: bool) -> Acceptance:
         """Of one drafter, made when it is first asked for."""
@@ -155,9 +159,12 @@ class Knowledge:
         self._values = {at: (total / 2, count / 2) for at, (total, count) in self._values.items()}
 
     def _experience(self, kind: int, load: int) -> tuple[float, float]:
-        if load not in self._first_values:
-            self._first_values[load] = self._typical_value(2**load) if self.draft else 0.0
-        first = self._first_values[load]
+        whole = kind < len(_COPIES)
+        if (load, whole) not in self._first_values:
+            likely = 1.0 if whole else _END_ONLY
+            value = self._typical_value(2**load, likely) if self.draft else 0.0
+            self._first_values[load, whole] = value
+        first = self._first_values[load, whole]
         return self._values.get(kind + load * len(KINDS), (_VALUE_TRUST * first, _VALUE_TRUST))
 
     def asked(self, kind: int) -> tuple[float, int]:
@@ -190,14 +197,14 @@ class Knowledge:
         """What chance a next token is likely to have."""
         return self._following[_certainty(confidence)]
 
-    def _typical_value(self, sequences: int) -> float:
+    def _typical_value(self, sequences: int, likely: float) -> float:
         assert self.draft is not None, "there is no draft model"
         rate = self.plain_rate(sequences, 0.0)
         worth = Worth(self.target, rate, width=sequences, depth=0.0, sharers=sequences)
         token = rate * self.draft.at(sequences, 0.0) / sequences
         value = -token
         for share, chance in _TYPICAL:
-            survival = [chance * _FOLLOWING**i for i in range(8)]
+            survival = [likely * chance * _FOLLOWING**i for i in range(8)]
             gains = [
                 expected - worth.price_each(length) - token * (length - 1)
                 for length, expected in enumerate(accumulate(survival), 1)
@@ -244,6 +251,12 @@ class Knowledge:
         if sound:
             self._acceptance, self._models, self._values = acceptance, models, values
             self._following, self._answer, self.askings = following, answer, askings
+
+
+def situation(copy_chance: float | None, knows_all: bool) -> int:
+    """Which of KINDS it is. copy_chance: that a copy's first token stands; None without one."""
+    copy = 0 if copy_chance is None else 1 + sum([copy_chance > level for level in COPY_LEVELS])
+    return copy + (0 if knows_all else len(_COPIES))
 
 
 def load_class(sequences: int) -> int:

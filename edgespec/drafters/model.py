@@ -89,6 +89,10 @@ class ModelDrafter:
         mirror = self._mirrors[sequence]
         return (self._window if self._skips(mirror) else mirror.behind) - 1
 
+    def knows_all(self, sequence: int) -> bool:
+        mirror = self._mirrors[sequence]
+        return mirror.start == 0 and not self._skips(mirror)
+
     def _skips(self, mirror: _Mirror) -> bool:
         full = mirror.length > self._model.n_ctx
         return 0 < self._window < mirror.length and (full or mirror.behind > 2 * self._window)

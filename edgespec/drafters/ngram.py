@@ -178,6 +178,10 @@ class NgramDrafter:
         """Nothing: looking up is free."""
         return 0
 
+    def knows_all(self, sequence: int) -> bool:
+        """It looks everywhere."""
+        return True
+
     def end(self, sequence: int) -> None:
         """Stop drafting; the index stays for a next prompt that goes on from here."""
         if (index := self._running.pop(sequence, None)) is not None:
