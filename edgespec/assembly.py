@@ -115,8 +115,9 @@ class Assembly:
         self.threads = options.threads or physical_cores()
         self.placement = Placement(DEFAULT_CONTEXT, options.gpu_layers, draft=True)
         self.measuring = self._measuring()
+        self.why_this_draft = ""  # told if it is in use at the end
+        self.decisions: list[str] = []
         self.notes: list[str] = []
-        self.dropped = ""
 
     def load(self, target_path: Path, draft_path: Path | None) -> LoadedPair:
         """Open everything. Raises what LoadedPair's makers are documented to raise."""
@@ -143,6 +144,7 @@ class Assembly:
             if draft_context is not None:
                 window = self._window(knowledge)
                 drafters["model"] = ModelDrafter(draft_context, context.n_vocab, window=window)
+                self.decisions += [self.why_this_draft] if self.why_this_draft else []
         if "n-gram" in wanted:
             drafters["n-gram"] = NgramDrafter()
         if knowledge is not None and self.options.remember:
@@ -198,13 +200,12 @@ class Assembly:
         )
         draft = None if plain else draft_path
         self.placement = place(target_path, draft, wish, force=options.force)
-        self.notes += self.placement.notes
+        self.decisions += self.placement.notes
         if draft is not None and not self.placement.draft:
             if options.drafter == "model":
                 raise ModelLoadError(
                     f"{self.placement.notes[0]} Take a smaller one, or leave --drafter model out."
                 )
-            self.dropped = self.placement.notes[0]
             draft_path = None
         self.measuring = self._measuring()
         return draft_path
@@ -272,11 +273,11 @@ class Assembly:
             self.notes.append("The target keeps a recurrent state: it runs plain.")
             return ()
         if numerics.widths == _PLAIN_WIDTHS:
-            self.notes.append(
+            where = self.decisions if draft_path else self.notes
+            where.append(
                 "No draft can be verified bit for bit on this machine with this target: "
                 "--exact on means plain decoding here."
             )
-            self.dropped = self.notes[-1] if draft_path else ""
             return ()
         if asked != "auto":
             return (asked,)
@@ -299,8 +300,7 @@ class Assembly:
                 if self.options.remember:
                     self.measuring.recall(before, target, model)
                 if self._is_useless(before):
-                    self.dropped = _why_not_kept(path.name, before)
-                    self.notes.append(self.dropped)
+                    self.decisions.append(_why_not_kept(path.name, before))
                     return None, None
                 knowledge.set_draft(costs)
             if context.rewind_depth == 0:
@@ -357,8 +357,8 @@ class Assembly:
             devices=tuple(device.description for device in library.devices()),
             exact_widths=numerics.widths,
             kv_cache=context.kv_cache,
-            draft_dropped=self.dropped,
-            notes=tuple(self.notes),
+            decisions=tuple(self.decisions),
+            notes=(*self.decisions, *self.notes),
         )
 
 

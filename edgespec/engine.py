@@ -76,9 +76,8 @@ class EngineInfo:
     drafter: who drafts unless a request wishes otherwise; "auto" when that is decided at every
     step, "" for plain decoding. drafters: all that are loaded. exact_widths: the pass widths
     measured to be bit-identical to plain decoding, None when that was not measured or does not
-    hold. kv_cache: types of its K and V halves. draft_dropped: why a draft model that was named
-    is not in use.
-    notes: things the user should know, one line each.
+    hold. kv_cache: types of its K and V halves. decisions: what was chosen or cut without being
+    asked for, one line each. notes: all that the user should know, decisions included.
     """
 
     target: str
@@ -91,7 +90,7 @@ class EngineInfo:
     devices: tuple[str, ...]
     exact_widths: frozenset[int] | None
     kv_cache: str = "F16/F16"
-    draft_dropped: str = ""
+    decisions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

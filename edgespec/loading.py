@@ -89,7 +89,7 @@ def load_pair(
         if draft == AUTO and draft_path is None and _may_draft(chosen):
             assembly.report("looking for a draft model", 0.0)
             draft_path, why = find_draft(target_path, gpu=library.supports_gpu())
-            assembly.notes += [why] if why else []
+            assembly.why_this_draft = why
             assembly.report("looking for a draft model", 1.0)
         loaded = assembly.load(target_path, draft_path)
         stack.pop_all()

@@ -443,7 +443,7 @@ def test_exact_on_where_nothing_is_identical_is_plain_and_says_so(
     engine = load(target, draft=target, exact="on", num_draft_tokens=4)
     assert any("--exact on means plain decoding here" in note for note in engine.info.notes)
     assert not any("not kept" in note for note in engine.info.notes)
-    assert "--exact on" in engine.info.draft_dropped
+    assert any("--exact on" in decision for decision in engine.info.decisions)
     got = answer(engine)
     assert got.stats.drafted == 0
     assert got.claim == "identical"
@@ -689,8 +689,9 @@ def test_a_draft_model_without_room_is_left_out(
     room_for(monkeypatch, megabytes(target, 512) + 0.1)
     info = load(target, draft=draft).info
     assert (info.draft, info.drafters) == ("", ("n-gram",))
-    assert "draft.gguf is left out" in info.draft_dropped
-    assert info.draft_dropped in info.notes
+    (decision,) = info.decisions
+    assert "draft.gguf is left out" in decision
+    assert decision in info.notes
     with pytest.raises(ModelLoadError, match="left out"):
         load(target, draft=draft, drafter="model")
 
@@ -725,7 +726,8 @@ def test_auto_takes_the_best_draft_model_of_this_machine(
 ) -> None:
     info = load(family[0], draft="auto", drafter="model").info
     assert info.draft == "small.gguf"
-    assert any("small.gguf drafts for big.gguf: the best on this machine" in n for n in info.notes)
+    (decision,) = info.decisions
+    assert "small.gguf drafts for big.gguf: the best on this machine" in decision
 
 
 @pytest.mark.parametrize("options", [{}, {"draft": "none"}, {"draft": "auto", "drafter": "n-gram"}])

@@ -50,6 +50,6 @@ def graphics(root: Path = Path("/")) -> tuple[Graphics, ...]:
 
 def _has_nvidia_driver() -> bool:
     if sys.platform == "win32":
-        library = Path(os.environ.get("SystemRoot", r"C:\Windows")) / "System32" / "nvcuda.dll"
+        library = Path(os.environ.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "nvcuda.dll"
         return library.exists()
     return shutil.which("nvidia-smi") is not None

@@ -85,8 +85,8 @@ def run(
         raise OptionError("--explain explains what -k auto chooses, which is not in use here.")
     with loading.loaded() as pair, ctrl_c_cancels() as ctrl_c:
         engine = pair.engine
-        if engine.info.draft_dropped and not as_json:
-            typer.echo(engine.info.draft_dropped, err=True)
+        for decision in () if as_json else engine.info.decisions:
+            typer.echo(decision, err=True)
         completion = follow(ctrl_c.watch(engine.submit(**request)), show=not as_json)
         explained = _explained(pair, request, completion) if explain else None
         if as_json:

@@ -192,4 +192,3 @@ def adjust(
     for seconds, (_, costs) in zip(fastest, models, strict=True):
         if seconds > 0.0:
             costs.factor *= seconds / costs.at(1, 0.0)
-
