@@ -71,9 +71,9 @@ def load_pair(
     if wrong:
         raise OptionError(f"There is no option {', '.join(wrong)}: known are {', '.join(known)}.")
     chosen = LoadOptions(**options)
-    named = draft not in (None, AUTO, NONE)
+    named = None if draft in (AUTO, NONE) else draft
     if named and chosen.drafter in ("n-gram", "none"):
-        raise OptionError(f"The draft model {draft} is of no use with --drafter {chosen.drafter}.")
+        raise OptionError(f"The draft model {named} is of no use with --drafter {chosen.drafter}.")
     if target is None:
         target_path, draft_path = resolve_pair(pair or "default", fetch)
     elif pair is not None:
@@ -81,7 +81,7 @@ def load_pair(
     else:
         target_path, draft_path = resolve_model(target, fetch), None
     if named:
-        draft_path = resolve_model(draft, fetch)
+        draft_path = resolve_model(named, fetch)
     elif draft == NONE:
         draft_path = None
     with contextlib.ExitStack() as stack:

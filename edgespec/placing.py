@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,8 +32,13 @@ def room() -> Room:
     return Room(
         ram=ram_available(),
         gpus=tuple(device.free for device in gpus if device.free),
-        shared=all(device.kind == "igpu" for device in gpus) or library.has_unified_memory(),
+        shared=_on_apple_silicon() or all(device.kind == "igpu" for device in gpus),
     )
+
+
+def _on_apple_silicon() -> bool:
+    """Where GPU and processor have one memory."""
+    return sys.platform == "darwin" and platform.machine() == "arm64"
 
 
 def has_gpu() -> bool:

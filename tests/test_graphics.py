@@ -13,7 +13,7 @@ from edgespec.catalog.graphics import Graphics, graphics
 @pytest.fixture(autouse=True)
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_has_nvidia_driver", lambda: False)
-    monkeypatch.setattr(module.sys, "platform", "linux")
+    monkeypatch.setattr("sys.platform", "linux")
 
 
 def with_files(root: Path, *names: str) -> Path:
@@ -46,8 +46,8 @@ def test_a_display_of_the_same_card_is_not_another_one(tmp_path: Path) -> None:
 
 
 def test_apple_silicon_has_metal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.sys, "platform", "darwin")
-    monkeypatch.setattr(module.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
     assert [one.flag for one in graphics(tmp_path)] == ["GGML_METAL"]
 
 

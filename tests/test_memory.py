@@ -43,13 +43,13 @@ def test_the_cache_is_what_llama_cpp_says(
     assert found.total == found.weights + found.cache + found.scratch
 
 
-def header(tensors: tuple[Tensor, ...] = (), **numbers: Any) -> Header:
+def header(*tensors: Tensor, **numbers: Any) -> Header:
     metadata: dict[str, Any] = {"general.architecture": "x"}
     metadata |= {f"x.{name.replace('__', '.')}": value for name, value in numbers.items()}
     return Header(Path("x.gguf"), 0, metadata, tensors)
 
 
-SMALL = {"block_count": 2, "embedding_length": 64, "attention__head_count": 4}
+SMALL: dict[str, Any] = {"block_count": 2, "embedding_length": 64, "attention__head_count": 4}
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,9 @@ def test_of_experts_only_those_in_use_take_scratch_space() -> None:
 
 def test_a_large_vocabulary_counts_twice() -> None:
     """The logits are made in the pass and copied out of it."""
-    tensors = (Tensor("token_embd.weight", (64, 250_000), 0, 1),)
-    found = need(header(tensors, **SMALL), Shape(256, outputs=33))
+    found = need(
+        header(Tensor("token_embd.weight", (64, 250_000), 0, 1), **SMALL), Shape(256, outputs=33)
+    )
     assert found.scratch > 2 * 33 * 250_000 * 4
 
 
@@ -95,14 +96,14 @@ def test_layers_have_their_own_tensors_and_cache() -> None:
         Tensor("blk.odd", (1,), 0, 8000),
         Tensor("output.weight", (1,), 0, 16000),
     )
-    made = header(tensors, **SMALL)
+    made = header(*tensors, **SMALL)
     cache = need(made, Shape(256)).cache // 2
     assert layer_sizes(made, Shape(256)) == [1000 + cache, 2000 + cache]
 
 
 @pytest.mark.parametrize("numbers", [{}, {"block_count": "many"}, {"attention__head_count": []}])
 def test_a_file_that_says_nothing_takes_its_weights(numbers: dict[str, Any]) -> None:
-    found = need(header((Tensor("a", (1,), 0, 1000),), **numbers), Shape(256))
+    found = need(header(Tensor("a", (1,), 0, 1000), **numbers), Shape(256))
     assert found.weights == 1000
     assert found.cache == 0
 

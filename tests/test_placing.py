@@ -9,6 +9,8 @@ import pytest
 from edgespec.catalog.fitting import PROCESS, Room, Wish
 from edgespec.catalog.memory import Shape, model_header, need
 from edgespec.errors import ModelLoadError
+from edgespec.llama import library
+from edgespec.llama.library import Device
 from edgespec.placing import place, room
 from tests.tiny_gguf import write_tiny_gguf
 
@@ -101,3 +103,22 @@ def test_a_file_that_cannot_be_read_is_left_to_llama_cpp(tmp_path: Path) -> None
 
 def test_the_room_of_this_machine_is_known() -> None:
     assert room().ram > 0
+
+
+@pytest.mark.parametrize(
+    ("system", "kinds", "shared"),
+    [
+        ("linux", ["cpu", "gpu"], False),
+        ("linux", ["cpu", "igpu"], True),
+        ("darwin", ["cpu", "gpu"], True),
+    ],
+)
+def test_a_gpu_may_share_the_memory(
+    system: str, kinds: list[str], shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = [Device(kind, kind, kind, 10**9, 2 * 10**9) for kind in kinds]  # type: ignore[arg-type]
+    monkeypatch.setattr(library, "devices", lambda: tuple(devices))
+    monkeypatch.setattr("sys.platform", system)
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+    assert room().gpus == (10**9,)
+    assert room().shared is shared
