@@ -254,7 +254,7 @@ class Assembly:
         trained = target.n_ctx_train
         wanted = self.options.n_ctx or min(self.placement.n_ctx, trained)
         if wanted > trained:
-            self.notes.append(
+            self.decisions.append(
                 f"A context of {wanted} tokens is beyond the {trained} the model was trained "
                 "for: late text may be poor."
             )

@@ -58,7 +58,8 @@ class Measuring:
         kept = _probe_from(measurements.recall(key))
         if kept is not None:
             return kept
-        self._report(f"measuring {path.name}", 0.0)
+        what = f"measuring {path.name}, once for this machine"
+        self._report(what, 0.0)
         model = Model(path, gpu_layers=self._gpu_layers, repack=repack)
         try:
             context = Context(
@@ -69,12 +70,14 @@ class Measuring:
                 quantized_cache=self._quantized_cache,
             )
             try:
-                probe = probe_widths(context, model.vocabulary)
+                probe = probe_widths(
+                    context, model.vocabulary, progress=lambda done: self._report(what, done)
+                )
             finally:
                 context.close()
         finally:
             model.close()
-        self._report(f"measuring {path.name}", 1.0)
+        self._report(what, 1.0)
         measurements.keep(key, asdict(probe))
         return probe
 
@@ -86,10 +89,17 @@ class Measuring:
         kept = _costs_from(measurements.recall(key))
         if kept is not None:
             return kept
-        self._report(f"timing {model.path.name}", 0.0)
+        told = f"timing {model.path.name}, once for this machine"
+        self._report(told, 0.0)
         tokens = model.vocabulary.tokenize(_TEXT, add_special=True, parse_special=False)
-        costs = calibrate(context, tokens, widths, clock=time.perf_counter)
-        self._report(f"timing {model.path.name}", 1.0)
+        costs = calibrate(
+            context,
+            tokens,
+            widths,
+            clock=time.perf_counter,
+            progress=lambda done: self._report(told, done),
+        )
+        self._report(told, 1.0)
         measurements.keep(key, _as_kept(costs))
         return costs
 

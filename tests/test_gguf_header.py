@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 import tracemalloc
@@ -22,7 +23,8 @@ from edgespec.catalog.gguf_header import (
     read_description,
     read_header,
 )
-from edgespec.errors import CatalogError
+from edgespec.errors import CatalogError, EdgespecError
+from edgespec.llama.model import check_header
 from tests.tiny_gguf import ARCHITECTURES, write_tiny_gguf
 
 TOKENS = "tokenizer.ggml.tokens"
@@ -296,3 +298,12 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         read_description(tmp_path)
     with pytest.raises(CatalogError, match="cannot be read"):
         read_description(Path("nul\0byte.gguf"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    """Opening one would wait for somebody to write into it."""
+    os.mkfifo(tmp_path / "pipe.gguf")
+    for read in (read_description, read_header, check_header):
+        with pytest.raises(EdgespecError, match="is a pipe or a device"):
+            read(tmp_path / "pipe.gguf")

@@ -208,7 +208,7 @@ def test_its_messages_go_into_the_log(tmp_path: Path, caplog: pytest.LogCaptureF
 @pytest.mark.skipif(library.supports_gpu(), reason="this llama.cpp was built with GPU support")
 def test_gpu_layers_without_a_gpu_are_an_error(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "m.gguf")
-    with pytest.raises(BackendError, match=r"--gpu-layers 3 cannot be honoured.*without GPU"):
+    with pytest.raises(BackendError, match=r"3 layers cannot be put on a GPU.*without GPU"):
         Model(path, gpu_layers=3)
     Model(path, gpu_layers=0).close()
 

@@ -75,10 +75,10 @@ class Watch:
             self._watch(monkeypatch, kind)
         real = widths.probe_widths
 
-        def probe(context: Context, vocabulary: Any) -> WidthProbe:
+        def probe(context: Context, vocabulary: Any, **options: Any) -> WidthProbe:
             model = next(one for one in reversed(self.open) if isinstance(one, Model))
             self.probed.append(model.repack)
-            return real(context, vocabulary)
+            return real(context, vocabulary, **options)
 
         monkeypatch.setattr(measuring, "probe_widths", probe)
 

@@ -231,7 +231,7 @@ def test_the_table_shows_what_fits(
     lines = shown.out.splitlines()
     assert lines[1].split()[:2] == ["*", "good-q4"]
     assert "x guessed" in lines[1]
-    assert "6 more do not fit" in shown.out
+    assert "Models that cannot draft for it: 6" in shown.out
     assert "* drafts for target.gguf unless --draft says otherwise" in shown.out
     every = run_here(capfd, "models", "pair", str(target), "--all").out
     assert "does not fit: token 300" in " ".join(every.split())
@@ -258,6 +258,18 @@ def test_a_draft_that_does_not_fit_cannot_be_chosen(
     complaint = run_here(capfd, "models", "pair", str(target), "--use", wrong).complaint(1)
     assert "no-bos.gguf cannot draft for target.gguf: they begin texts differently" in complaint
     assert chosen_draft(target) is None
+    complaint = run_here(capfd, "models", "pair", str(target), "--use", str(target)).complaint(1)
+    assert "cannot draft for itself" in complaint
+
+
+def test_a_pair_stands_for_its_target(
+    folder: Path, target: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own_folder(folder)
+    with user_file().open("a", encoding="utf-8") as file:
+        file.write(f"[models.mine]\nsource = 'path:{target}'\n[pairs.both]\ntarget = 'mine'\n")
+    shown = run_here(capfd, "models", "pair", "both")
+    assert "* drafts for target.gguf" in shown.out
 
 
 @pytest.mark.parametrize("name", ["nonesuch", "/nowhere/x.gguf"])

@@ -327,7 +327,7 @@ def test_a_file_that_cannot_be_read() -> None:
     [
         ("smolm2-135m", "named 'smolm2-135m'. Did you mean 'smollm2-135m'?"),
         ("SMOLLM2-135M", "Did you mean 'smollm2-135m'?"),
-        ("qqqq", "Known: smollm2-135m"),
+        ("qqqq", "named 'qqqq'. `edgespec models list` shows all."),
     ],
 )
 def test_an_unknown_model(name: str, words: str) -> None:

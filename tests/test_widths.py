@@ -151,3 +151,15 @@ def test_from_512_cells_on_only_a_mixed_cache_is_identical_on_the_cpu(
     model.close()
     assert found[True].identical == {1, 2, 3, 4}
     assert found[False].identical == {1}, "llama.cpp has changed: mixed caches may be needless"
+
+
+def test_progress_rises_to_the_end(tmp_path: Path) -> None:
+    model = Model(write_tiny_gguf(tmp_path / "tiny.gguf"))
+    context = Context(model, n_ctx=512, threads=1)
+    told: list[float] = []
+    probe_widths(context, model.vocabulary, progress=told.append)
+    context.close()
+    model.close()
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert len(told) > 5

@@ -120,6 +120,8 @@ def read_header(path: Path, *arrays: str) -> Header:
 
 def _read(path: Path, how: Callable[[_Reader], Header]) -> Header:
     try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise CatalogError(f"{path} is a pipe or a device: give a .gguf file.")
         with path.open("rb") as file:
             if not file.read(1):
                 raise DamagedFileError(f"{path} is empty: download it again.")

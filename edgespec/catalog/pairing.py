@@ -12,6 +12,7 @@ from typing import Literal
 from edgespec.catalog import measurements
 from edgespec.catalog.discovery import LocalModel, discover
 from edgespec.catalog.file_vocabulary import read_vocabulary
+from edgespec.catalog.gguf_header import read_description
 from edgespec.catalog.paths import config_dir
 from edgespec.catalog.registry import model_folders
 from edgespec.compatibility import mismatch
@@ -62,7 +63,9 @@ def rank(target: Path, models: Iterable[LocalModel], *, gpu: bool) -> list[Candi
 
     Raises CatalogError when the target cannot be read.
     """
-    size = target.stat().st_size
+    models = list(models)
+    alone = read_description(target).size
+    size = next((model.size for model in models if _same(model.path, target)), alone)
     chosen = chosen_draft(target)
     found = []
     for model in models:

@@ -22,6 +22,7 @@ from edgespec.errors import CatalogError, UnknownModelError
 
 # A name becomes a file name, so it must be a good one on every platform.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_MOST_LISTED = 8  # names in an error
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _APPROX_SIZE = re.compile(r"[0-9]+(\.[0-9]+)? [KMGT]B")
 
@@ -219,4 +220,6 @@ def _unknown(what: str, name: str, names: Mapping[str, object]) -> UnknownModelE
 
 
 def _names(names: Mapping[str, object]) -> str:
+    if len(names) > _MOST_LISTED:
+        return ""
     return f" Known: {', '.join(names)}."

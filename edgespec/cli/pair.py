@@ -38,10 +38,10 @@ def pair(target: Target, use: Use = None, every: All = False, as_json: AsJson = 
     from edgespec.catalog import pairing
     from edgespec.catalog.discovery import discover
     from edgespec.catalog.registry import model_folders
-    from edgespec.catalog.resolve import resolve_model
+    from edgespec.catalog.resolve import resolve_pair
     from edgespec.placing import has_gpu
 
-    path = resolve_model(target)
+    path = resolve_pair(target)[0]  # of a pair, its target
     if use is not None:
         pairing.choose_draft(path, _chosen(use, path))
     candidates = pairing.rank(path, discover(model_folders()), gpu=has_gpu())
@@ -50,10 +50,11 @@ def pair(target: Target, use: Use = None, every: All = False, as_json: AsJson = 
         typer.echo(json.dumps(_record(path, candidates, taken), indent=2, ensure_ascii=False))
         return
     shown = [c for c in candidates if every or not c.mismatch]
-    Console(width=None if sys.stdout.isatty() else 200).print(_table(shown, taken))
+    if shown:
+        Console(width=None if sys.stdout.isatty() else 200).print(_table(shown, taken))
     hidden = len(candidates) - len(shown)
     if hidden:
-        typer.echo(f"{hidden} more do not fit; --all shows why.")
+        typer.echo(f"Models that cannot draft for it: {hidden}; --all shows why.")
     typer.echo(_conclusion(path, candidates, taken))
 
 
@@ -65,6 +66,8 @@ def _chosen(use: str, target: Path) -> Any:
     if use in ("auto", "none"):
         return use
     draft = resolve_model(use)
+    if draft.exists() and draft.samefile(target):
+        raise CatalogError(f"{draft.name} cannot draft for itself: take a smaller model.")
     reason = mismatch(read_vocabulary(target), read_vocabulary(draft))
     if reason:
         raise CatalogError(

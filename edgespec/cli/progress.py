@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,17 +18,25 @@ from edgespec.catalog.registry import Model
 from edgespec.cli.interrupts import ctrl_c_leaves, ctrl_c_raises
 from edgespec.cli.models import download_bar
 from edgespec.measuring import Report
+_PATIENCE_S = 3.0
 
 
 @contextmanager
 def loading_bar() -> Iterator[Report]:
-    """Shows what a loader reports; nothing where stderr is not a terminal."""
+    """Shows what a loader reports; where stderr is no terminal, a line for what takes long."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     tasks: dict[str, TaskID] = {}
+    began: dict[str, float] = {}  # what takes long already is told once, and then left out
 
     def report(what: str, done: float) -> None:
+        if bar.disable:
+            since = began.setdefault(what, time.monotonic())
+            if done < 1.0 and time.monotonic() - since > _PATIENCE_S:
+                typer.echo(f"{what} ...", err=True)
+                began[what] = math.inf
+            return
         if not tasks:
             bar.start()  # not earlier: downloads come first and have a bar of their own
         if what not in tasks:

@@ -146,12 +146,13 @@ def calibrate(
     widths: Sequence[int],
     *,
     clock: Callable[[], float],
+    progress: Callable[[float], None] = lambda done: None,
 ) -> Costs:
     """Time every width twice, between passes of one token, so that a machine which is busy for a
     moment makes both slower and their ratio stays.
 
     tokens: what to decode, real text; repeated as needed. Uses sequence 0, which must be empty,
-    and leaves it so.
+    and leaves it so. progress: called with the share done.
     """
     needed = _DEPTH + max(widths)
     enough = (list(tokens) * (needed // len(tokens) + 1))[:needed]
@@ -159,7 +160,9 @@ def calibrate(
     early = Measurement(model, enough, depth=_SHALLOW, widths=_COMPARED, clock=clock)
     # Before and after, so that a machine that gets slower does not look like attention.
     one_before, before, _ = early.ratios()
+    progress(0.1)
     one, ratios, rebuild = wide.ratios()
+    progress(0.9)
     one_after, after, _ = early.ratios()
     growths = [0.0]
     if further := wide.depth - early.depth:

@@ -48,7 +48,7 @@ class Model:
         check_header(path)
         if gpu_layers and not library.supports_gpu():
             raise BackendError(
-                f"--gpu-layers {gpu_layers} cannot be honoured: this llama-cpp-python was built "
+                f"{gpu_layers} layers cannot be put on a GPU (--gpu-layers): this llama-cpp-python was built "
                 "without GPU support. Reinstall it with CUDA, Metal or Vulkan, or leave it out."
             )
         repack = repack and library.repacking_is_safe()
@@ -129,6 +129,8 @@ class Model:
 def check_header(path: Path) -> None:
     """Raise ModelLoadError unless `path` is a readable file that starts like a GGUF."""
     try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise ModelLoadError(f"{path} is a pipe or a device: give a .gguf file.")
         with path.open("rb") as file:
             magic = file.read(4)
     except FileNotFoundError:

@@ -6,9 +6,10 @@ depends on the weights' type, the backend and the width (DESIGN section 6).
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -31,6 +32,7 @@ PROMPT_PIECE = 256
 
 # Attention aside, kernels do not know the depth: a few widths show whether attention is the same.
 _WIDTHS_AT_THE_START = (2, 4, 8, 16)
+_READING = 4  # as many steps of progress as reading `DEPTH` tokens counts for
 
 _TEXT = (
     "The ferry left the harbour at half past six. On deck, two children counted gulls while "
@@ -68,12 +70,15 @@ class WidthProbe:
 
 
 def probe_widths(
-    context: Context, vocabulary: Vocabulary, widths: Sequence[int] = WIDTHS
+    context: Context,
+    vocabulary: Vocabulary,
+    widths: Sequence[int] = WIDTHS,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> WidthProbe:
     """Decode the same tokens at width 1 and at each of `widths` and compare all logits.
 
     At the start of a sequence and, where the context has room and can be rewound, behind
-    `DEPTH` tokens. Uses sequence 0 and leaves it empty.
+    `DEPTH` tokens. Uses sequence 0 and leaves it empty. progress: called with the share done.
     """
     tokens = vocabulary.tokenize(_TEXT, add_special=True, parse_special=False)
     while len(tokens) < DEPTH + PROBE_TOKENS:
@@ -82,10 +87,18 @@ def probe_widths(
     _decode(context, tokens, 0, 8)  # warms up caches and threads; not looked at
     deep = context.n_ctx >= DEPTH + PROBE_TOKENS and context.rewind_depth > PROBE_TOKENS
     start_widths = [n for n in widths if n in _WIDTHS_AT_THE_START] if deep else widths
-    probe = _compare(context, tokens, 0, start_widths)
+    passes = len(start_widths) + (len(widths) + _READING if deep else 0)
+    done = itertools.count(1)
+
+    def tick() -> None:
+        progress(min(next(done) / passes, 1.0))
+
+    probe = _compare(context, tokens, 0, start_widths, tick)
     prompt_s = _read(context, tokens[: DEPTH if deep else PROBE_TOKENS])
     if deep:
-        behind = _compare(context, tokens, DEPTH, widths)
+        for _ in range(_READING):
+            tick()
+        behind = _compare(context, tokens, DEPTH, widths, tick)
         differences = {
             n: max(difference, probe.differences.get(n, 0.0))
             for n, difference in behind.differences.items()
@@ -96,12 +109,17 @@ def probe_widths(
 
 
 def _compare(
-    context: Context, tokens: Sequence[int], depth: int, widths: Sequence[int]
+    context: Context,
+    tokens: Sequence[int],
+    depth: int,
+    widths: Sequence[int],
+    tick: Callable[[], None],
 ) -> WidthProbe:
     reference, first = _decode(context, tokens, depth, 1)
     differences, seconds = {}, {1: first}
     for width in widths:
         logits, seconds[width] = _decode(context, tokens, depth, width)
+        tick()
         difference = float(np.abs(logits - reference).max())
         differences[width] = math.inf if math.isnan(difference) else difference
     return WidthProbe(differences, seconds)
