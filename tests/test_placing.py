@@ -49,7 +49,7 @@ def test_a_draft_model_without_room_is_left_out_and_named(target: Path, draft: P
     found = place(target, draft, WISH, force=False, free=ram_for(target, n_ctx=4096))
     assert not found.draft
     assert "small.gguf is left out" in found.notes[0]
-    assert "0.10 GB are free" in found.notes[0]
+    assert "0.08 GB are free" in found.notes[0]
 
 
 def test_a_shorter_context_is_told(target: Path) -> None:

@@ -13,7 +13,7 @@ from edgespec.catalog.memory import Shape, layer_sizes, need
 KvType = Literal["auto", "f16", "q8_0"]
 KV_TYPES: tuple[KvType, ...] = ("auto", "f16", "q8_0")
 
-PROCESS = 90 * 2**20
+PROCESS = 70 * 2**20
 """Bytes that Python, numpy and llama.cpp take themselves, as measured on Linux."""
 
 SMALLEST_CONTEXT = 1024
