@@ -18,6 +18,7 @@ from edgespec.catalog.registry import Model
 from edgespec.cli.interrupts import ctrl_c_leaves, ctrl_c_raises
 from edgespec.cli.models import download_bar
 from edgespec.measuring import Report
+
 _PATIENCE_S = 3.0
 
 

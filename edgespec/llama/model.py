@@ -48,8 +48,9 @@ class Model:
         check_header(path)
         if gpu_layers and not library.supports_gpu():
             raise BackendError(
-                f"{gpu_layers} layers cannot be put on a GPU (--gpu-layers): this llama-cpp-python was built "
-                "without GPU support. Reinstall it with CUDA, Metal or Vulkan, or leave it out."
+                f"{gpu_layers} layers cannot be put on a GPU (--gpu-layers): this "
+                "llama-cpp-python was built without GPU support. Reinstall it with CUDA, Metal "
+                "or Vulkan (docs/gpu.md), or leave that out."
             )
         repack = repack and library.repacking_is_safe()
         self.path = path
