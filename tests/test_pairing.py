@@ -20,6 +20,7 @@ from edgespec.catalog.pairing import (
     measured_speedup,
     predicted_speedup,
     rank,
+    suggestions,
     wants_no_draft,
 )
 from edgespec.catalog.registry import user_file
@@ -235,6 +236,31 @@ def test_the_table_shows_what_fits(
     assert "* drafts for target.gguf unless --draft says otherwise" in shown.out
     every = run_here(capfd, "models", "pair", str(target), "--all").out
     assert "does not fit: token 300" in " ".join(every.split())
+
+
+def test_a_draft_that_models_toml_names_is_suggested(
+    folder: Path, target: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text(
+        f"[models.big]\nsource = 'path:{target}'\n[models.small]\nsource = 'hf:a/b'\n"
+        f"files = ['x.gguf']\nsize = {target.stat().st_size // 10}\n"
+        "[models.copy]\nsource = 'hf:a/c'\nfiles = ['target.gguf']\n"
+        "[models.tiny]\nsource = 'hf:a/d'\nfiles = ['y.gguf']\n"
+        "[models.other]\nsource = 'hf:a/e'\nfiles = ['z.gguf']\n"
+        "[pairs.one]\ntarget = 'big'\ndraft = 'small'\n"
+        "[pairs.two]\ntarget = 'copy'\ndraft = 'tiny'\n"
+        "[pairs.three]\ntarget = 'other'\ndraft = 'small'\n",
+        encoding="utf-8",
+    )
+    found = suggestions(target, gpu=False)
+    assert [one.name for one in found] == ["small", "tiny"]
+    assert (found[0].speedup or 0) > 1.2
+    assert (found[1].size, found[1].speedup) == (None, None)
+    shown = run_here(capfd, "models", "pair", str(target))
+    assert "edgespec models pull small" in shown.out
+    record = json.loads(run_here(capfd, "models", "pair", str(target), "--json").out)
+    assert [one["name"] for one in record["not_here"]] == ["small", "tiny"]
 
 
 def test_use_stores_the_choice(

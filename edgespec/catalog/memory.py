@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgespec.catalog.gguf_header import Header, read_header
+from edgespec.errors import CatalogError
 
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+_USUAL_CONTEXT = 4096
 _CELLS = 256  # llama.cpp rounds the KV cache up to a multiple of this
 _FLOAT, _HALF, _Q8_0 = 4, 2, 34 / 32  # bytes of a value
 
@@ -71,6 +73,14 @@ def need(header: Header, shape: Shape) -> Need:
     """What one model takes, wherever it lies. The header must have been read whole."""
     weights = sum(tensor.size for tensor in header.tensors)
     return Need(weights, _cache(header, shape), _scratch(header, shape))
+
+
+def memory_of(path: Path, cells: int = _USUAL_CONTEXT) -> int | None:
+    """Bytes a model takes with a context of the usual length; None where its file cannot tell."""
+    try:
+        return need(model_header(path), Shape(cells)).total
+    except CatalogError:
+        return None
 
 
 def layer_sizes(header: Header, shape: Shape) -> list[int]:

@@ -11,10 +11,11 @@ from typing import Literal
 
 from edgespec.catalog import measurements
 from edgespec.catalog.discovery import LocalModel, discover
+from edgespec.catalog.download import installed
 from edgespec.catalog.file_vocabulary import read_vocabulary
 from edgespec.catalog.gguf_header import read_description
 from edgespec.catalog.paths import config_dir
-from edgespec.catalog.registry import model_folders
+from edgespec.catalog.registry import Model, load_registry, model_folders
 from edgespec.compatibility import mismatch
 from edgespec.errors import CatalogError
 
@@ -56,6 +57,41 @@ class Candidate:
             return "fits"
         how = "measured" if self.measured else "guessed"
         return f"fits, {self.speedup:.2f}x {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A draft model that models.toml names for a target and that is not on this machine. size:
+    bytes, None if unknown."""
+
+    name: str
+    size: int | None
+    speedup: float | None
+
+
+def suggestions(target: Path, *, gpu: bool) -> list[Suggestion]:
+    """What could be pulled for `target`. Raises CatalogError for a damaged models.toml."""
+    registry = load_registry()
+    names = {
+        pair.draft
+        for pair in registry.pairs.values()
+        if pair.draft and _is(registry.model(pair.target), target)
+    }
+    found = []
+    for model in map(registry.model, sorted(names)):
+        if installed(model) is None:
+            size, whole = model.size, target.stat().st_size
+            guess = predicted_speedup(whole, size, gpu=gpu) if size and whole else None
+            found.append(Suggestion(model.name, size, guess))
+    return found
+
+
+def _is(model: Model, path: Path) -> bool:
+    """Whether a file is this model: its own, or a copy that kept the name."""
+    own = installed(model)
+    if own is not None and _same(own, path):
+        return True
+    return bool(model.files) and Path(model.files[0]).name == path.name
 
 
 def rank(target: Path, models: Iterable[LocalModel], *, gpu: bool) -> list[Candidate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from edgespec.catalog.pairing import Candidate
+from edgespec.catalog.memory import memory_of
+from edgespec.catalog.pairing import Candidate, Suggestion
 from edgespec.errors import CatalogError
 
 Target = Annotated[str, typer.Argument(help="A GGUF file, or the name of a model.")]
@@ -46,8 +48,10 @@ def pair(target: Target, use: Use = None, every: All = False, as_json: AsJson = 
         pairing.choose_draft(path, _chosen(use, path))
     candidates = pairing.rank(path, discover(model_folders()), gpu=has_gpu())
     taken = None if pairing.wants_no_draft(path) else pairing.best_draft(candidates)
+    suggested = pairing.suggestions(path, gpu=has_gpu())
     if as_json:
-        typer.echo(json.dumps(_record(path, candidates, taken), indent=2, ensure_ascii=False))
+        record = _record(path, candidates, taken, suggested)
+        typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
         return
     shown = [c for c in candidates if every or not c.mismatch]
     if shown:
@@ -55,6 +59,8 @@ def pair(target: Target, use: Use = None, every: All = False, as_json: AsJson = 
     hidden = len(candidates) - len(shown)
     if hidden:
         typer.echo(f"Models that cannot draft for it: {hidden}; --all shows why.")
+    for one in suggested:
+        typer.echo(_suggestion(one))
     typer.echo(_conclusion(path, candidates, taken))
 
 
@@ -78,17 +84,34 @@ def _chosen(use: str, target: Path) -> Any:
 
 
 def _table(candidates: list[Candidate], taken: Candidate | None) -> Table:
-    table = Table("", "Draft model", "Size", "Speed-up", "Place", "", box=None, pad_edge=False)
+    header = ("", "Draft model", "Size", "Memory", "Speed-up", "Place", "")
+    table = Table(*header, box=None, pad_edge=False)
     for one in candidates:
         table.add_row(
             "*" if one is taken else "",
             Text(one.model.name, overflow="fold"),
             decimal(one.model.size),
+            _memory(one),
             _speedup(one),
             one.model.place,
             Text(f"does not fit: {one.mismatch}" if one.mismatch else "", overflow="fold"),
         )
     return table
+
+
+def _memory(candidate: Candidate) -> str:
+    """What it takes beside its target, with the usual context."""
+    needed = None if candidate.mismatch else memory_of(candidate.model.path)
+    return "" if needed is None else decimal(needed)
+
+
+def _suggestion(one: Suggestion) -> str:
+    facts = [decimal(one.size)] if one.size else []
+    facts += [f"{one.speedup:.2f}x guessed"] if one.speedup else []
+    told = f" ({', '.join(facts)})" if facts else ""
+    return (
+        f"{one.name}{told} goes with it and is not on this machine: edgespec models pull {one.name}"
+    )
 
 
 def _speedup(candidate: Candidate) -> str:
@@ -113,14 +136,21 @@ def _conclusion(path: Path, candidates: list[Candidate], taken: Candidate | None
     )
 
 
-def _record(path: Path, candidates: list[Candidate], taken: Candidate | None) -> dict[str, Any]:
+def _record(
+    path: Path,
+    candidates: list[Candidate],
+    taken: Candidate | None,
+    suggested: list[Suggestion],
+) -> dict[str, Any]:
     return {
         "target": str(path),
+        "not_here": [asdict(one) for one in suggested],
         "drafts": [
             {
                 "name": one.model.name,
                 "path": str(one.model.path),
                 "size": one.model.size,
+                "memory": None if one.mismatch else memory_of(one.model.path),
                 "place": one.model.place,
                 "fits": not one.mismatch,
                 "mismatch": one.mismatch or None,
