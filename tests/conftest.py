@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ _OTHER_PROGRAMS = (
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "OLLAMA_MODELS"),
     *("LLAMA_CACHE", "LOCALAPPDATA"),
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_of_all_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where fixtures that outlive a test keep what they measure and learn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGESPEC_HOME", str(tmp_path_factory.mktemp("home-of-all-tests")))
+        yield
 
 
 @pytest.fixture(autouse=True)
