@@ -20,7 +20,7 @@ from edgespec.errors import (
     TemplateError,
     UnknownModelError,
 )
-from edgespec.types import Chunk, Completion, Draft, SamplingParams, Stats, Step, Usage
+from edgespec.types import Chunk, Completion, Draft, Piece, SamplingParams, Stats, Step, Usage
 
 if TYPE_CHECKING:
     from edgespec.engine import Engine
@@ -45,6 +45,7 @@ __all__ = [
     "IncompatibleDraftError",
     "ModelLoadError",
     "OptionError",
+    "Piece",
     "SamplingParams",
     "Stats",
     "Step",

@@ -236,6 +236,22 @@ class Engine:
             raise OptionError("The prompt is empty: there is nothing to continue.")
         return tokens
 
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of some tokens alone; what is no whole character is marked.
+
+        Raises OptionError and EngineClosedError.
+        """
+        if not all(0 <= token < self._tokenizer.size for token in tokens):
+            raise OptionError(f"There is a token id outside 0 to {self._tokenizer.size - 1}.")
+        with self._open():
+            return b"".join(map(self._tokenizer.piece, tokens)).decode("utf-8", errors="replace")
+
+    def plain_token_s(self, depth: int) -> float | None:
+        """Seconds that a pass of plain decoding takes now, behind `depth` tokens; None where that
+        is not measured, because k is a fixed number."""
+        known = self._policies.knowledge
+        return None if known is None else 1.0 / known.plain_rate(1, depth)
+
     @property
     def has_template(self) -> bool:
         """Whether the model brings a usable chat template."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from edgespec.decoding import stats
@@ -11,11 +12,20 @@ from edgespec.decoding.sequence import Request
 from edgespec.errors import EdgespecError
 from edgespec.protocols import DraftPolicy, Tokenizer
 from edgespec.text.stream import TextStream
-from edgespec.types import Chunk, Completion, FinishReason, SamplingParams, Step, Usage
+from edgespec.types import (
+    TARGET,
+    Chunk,
+    Completion,
+    FinishReason,
+    Piece,
+    SamplingParams,
+    Step,
+    Usage,
+)
 
 
 class Generation:
-    """Returned by `Engine.submit`. Read it once: `chunks()` or `result()`."""
+    """Returned by `Engine.submit`. Read it once: `chunks()`, `result()` or `ready()`."""
 
     def __init__(
         self,
@@ -48,7 +58,7 @@ class Generation:
         self._tell_engine = cancel
         self._chunks: queue.SimpleQueue[Chunk | Exception] = queue.SimpleQueue()
         self._steps: list[Step] = []
-        self._pieces: list[str] = []
+        self._texts: list[str] = []
         self._clock = clock
         self._submitted = submitted
         self._first_token: float | None = None
@@ -66,6 +76,23 @@ class Generation:
             completion = chunk.completion
         assert completion is not None, "the last chunk carries the completion"
         return completion
+
+    def ready(self) -> list[Chunk]:
+        """What has come since the last call, without waiting; the last chunk of all carries the
+        completion. Raises what went wrong, once all that came before it was returned."""
+        chunks: list[Chunk] = []
+        while True:
+            try:
+                item = self._chunks.get_nowait()
+            except queue.Empty:
+                return chunks
+            if not isinstance(item, Exception):
+                chunks.append(item)
+            elif chunks:
+                self._chunks.put(item)  # nothing comes after it
+                return chunks
+            else:
+                raise item
 
     def cancel(self) -> None:
         """Stop soon; the partial answer ends with finish_reason "cancelled". Idempotent."""
@@ -85,12 +112,14 @@ class Generation:
         if step.tokens and self._first_token is None:
             self._first_token = self._clock()
         self._steps.append(step)
-        text = self._text.finish() if step.finish_reason else self._text.take()
-        self._put(text, (step,), step.finish_reason)
+        pieces = self._text.take_pieces()
+        if step.finish_reason:
+            pieces.append(self._text.finish())
+        self._put(pieces, (step,), step.finish_reason)
 
     def end_cancelled(self) -> None:
         """The engine has let go of it."""
-        self._put(self._text.finish(), (), "cancelled")
+        self._put([self._text.finish()], (), "cancelled")
 
     def fail(self, error: Exception) -> None:
         """It cannot go on."""
@@ -99,16 +128,29 @@ class Generation:
     def _ends(self, token: int) -> bool:
         return self._tokenizer.ends_generation(token) or self._text.feed(token)
 
-    def _put(self, text: str, steps: tuple[Step, ...], reason: FinishReason | None) -> None:
-        self._pieces.append(text)
-        completion = self._completion(reason) if reason else None
-        self._chunks.put(Chunk(text=text, steps=steps, finish_reason=reason, completion=completion))
+    def _put(
+        self, texts: Sequence[str], steps: tuple[Step, ...], reason: FinishReason | None
+    ) -> None:
+        text = "".join(texts)
+        self._texts.append(text)
+        sources = [source for step in steps for source in step.sources]
+        # What is left at the end belongs to no token any more.
+        pieces = zip_longest(texts, sources[: len(texts)], fillvalue=TARGET)
+        self._chunks.put(
+            Chunk(
+                text=text,
+                pieces=tuple(Piece(text, source) for text, source in pieces if text),
+                steps=steps,
+                finish_reason=reason,
+                completion=self._completion(reason) if reason else None,
+            )
+        )
 
     def _completion(self, reason: FinishReason) -> Completion:
         now = self._clock()
         tokens = tuple(token for step in self._steps for token in step.tokens)
         return Completion(
-            text="".join(self._pieces),
+            text="".join(self._texts),
             tokens=tokens,
             finish_reason=reason,
             usage=Usage(

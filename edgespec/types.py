@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from edgespec.errors import OptionError
 
@@ -180,6 +180,7 @@ class Step:
     reason: str  # why k is what it is
     finish_reason: FinishReason | None = None
     draft_passes: tuple[int, ...] = ()  # rows of each pass of the draft model, used or not
+    rejected: tuple[int, ...] = ()  # what was drafted beyond the accepted tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,11 +234,23 @@ class Usage:
     completion_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """A piece of a streamed answer: text that will not change any more, and its Steps."""
+class Piece(NamedTuple):
+    """Text that one token brought, and who proposed that token: TARGET or a drafter's name."""
 
     text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A part of a streamed answer: text that will not change any more, and its Steps.
+
+    pieces: the same text, token by token. A character of several tokens, and text that was held
+    back for a stop string, belongs to the token that completed it.
+    """
+
+    text: str
+    pieces: tuple[Piece, ...] = ()
     steps: tuple[Step, ...] = ()
     finish_reason: FinishReason | None = None
     completion: Completion | None = None  # on the last chunk only

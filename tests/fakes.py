@@ -227,11 +227,12 @@ class ErraticPolicy(ChoosyPolicy):
 
 
 class Ticks:
-    """A clock that advances by one second per look."""
+    """A clock that advances by so many seconds per look."""
 
-    def __init__(self) -> None:
+    def __init__(self, tick: float = 1.0) -> None:
         self.now = 0.0
+        self._tick = tick
 
     def __call__(self) -> float:
-        self.now += 1.0
+        self.now += self._tick
         return self.now

@@ -245,6 +245,7 @@ class Scheduler:
                     drafted=len(share.plan.draft),
                     accepted=share.accepted,
                     draft_passes=share.plan.draft.passes,
+                    rejected=share.plan.draft.tokens[share.accepted :],
                     tokens=tuple(share.emitted),
                     sources=_sources(share),
                     prefilled=share.prefilled,

@@ -43,9 +43,12 @@ class TextStream:
 
     def take(self) -> str:
         """The text that became certain since the last call."""
-        text = "".join(self._ready)
-        self._ready.clear()
-        return text
+        return "".join(self.take_pieces())
+
+    def take_pieces(self) -> list[str]:
+        """The same, one text for every token that was fed since; "" for one that brought none."""
+        pieces, self._ready = self._ready, []
+        return pieces
 
     def finish(self) -> str:
         """The end: all text not taken yet, with what was held back."""
