@@ -42,7 +42,7 @@ LAYERS: dict[str, set[str]] = {
     "cli": _RECORDS
     | {"decoding.stats", "catalog", "generation", "engine", "measuring", "loading", "bench"}
     | {"explaining", "diagnosis", "placing", "compatibility", "tui", ""},
-    "tui": _RECORDS | {"engine", ""},
+    "tui": _RECORDS | {"generation", "engine", "catalog", ""},
     "": _RECORDS | {"engine", "loading"},  # edgespec/__init__.py: the public names
     "__main__": {"cli"},
 }
@@ -56,7 +56,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "psutil": ("catalog.hardware",),
     "pydantic": ("bench",),
     "jinja2": ("text.template",),
-    "rich": ("cli",),
+    "rich": ("cli", "tui"),
     "typer": ("cli",),
     "click": ("cli",),
     "textual": ("tui",),

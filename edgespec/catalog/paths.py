@@ -28,6 +28,17 @@ def models_dir() -> Path:
     return platformdirs.user_data_path(_APP, appauthor=False) / "models"
 
 
+def data_dir() -> Path:
+    """What the user made: chats."""
+    home = _home()
+    return home / "data" if home else platformdirs.user_data_path(_APP, appauthor=False)
+
+
+def chats_file() -> Path:
+    """The chats of the terminal UI."""
+    return data_dir() / "chats.db"
+
+
 def cache_dir() -> Path:
     """What can be deleted at any time and is then measured or computed anew."""
     home = _home()

@@ -56,8 +56,10 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command: every expected failure is one line on stderr and an exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     _tolerate_any_text()
+    if not set(arguments) - {"--debug"} and chat.terminal_can_show_the_app():
+        arguments.append("chat")  # `edgespec` alone; where nobody could chat, the help
     try:
         # Typer ends quietly by itself when whoever reads our output leaves.
         code = app(arguments, prog_name="edgespec", standalone_mode=False)

@@ -1,8 +1,9 @@
-"""`edgespec chat`: a conversation in the terminal, line by line."""
+"""`edgespec chat`: the app, or a conversation line by line."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,8 +31,17 @@ HELP = """\
 Ctrl-C stops an answer and keeps what there is of it."""
 
 Plain = Annotated[
-    bool, typer.Option("--plain", help="Line by line; for now the only way, with or without.")
+    bool,
+    typer.Option(
+        "--plain",
+        help="Line by line, as for pipes and screen readers; by itself where the terminal cannot "
+        "show more.",
+    ),
 ]
+Theme = Annotated[
+    str, opt.option("--theme", metavar="NAME", help="Colours, such as textual-light, ansi-dark.")
+]
+Ascii = Annotated[bool, opt.option("--ascii", help="Draw with plain characters only.")]
 
 ModelName = Annotated[
     str | None,
@@ -47,8 +57,16 @@ def chat(
     plain: Plain = False,
     max_tokens: opt.MaxTokens = opt.DEFAULT_MAX_TOKENS,
     system: opt.System = None,
+    theme: Theme = "",
+    ascii: Ascii = False,
 ) -> None:
-    """Talk with a model: answers go to stdout, all else to stderr. Lines may come from a pipe."""
+    """Talk with a model, and see why it is fast. Line by line (--plain), answers go to stdout, all
+    else to stderr, and questions may come from a pipe."""
+    if not plain and terminal_can_show_the_app():
+        from edgespec.cli.chat_app import run_app
+
+        run_app(loading.naming(model), sampling, max_tokens, system or "", theme, ascii)
+        return
     request = {"params": sampling.params(), "max_tokens": max_tokens or None}
     with loading.naming(model).engine() as engine:
         Conversation(engine, request, system or "").run()
@@ -161,6 +179,14 @@ class Conversation:
         for name, (drafted, accepted) in total.by_drafter.items():
             share = accepted / drafted
             _tell(f"{name}: {accepted} of {drafted} drafted accepted ({share:.2f})")
+
+
+def terminal_can_show_the_app() -> bool:
+    """Whether somebody sits at a terminal that can be drawn on."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    if not all(stream is not None and stream.isatty() for stream in streams):
+        return False
+    return os.name == "nt" or os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
 
 
 def _tell(line: str) -> None:

@@ -14,8 +14,10 @@ from edgespec.errors import OptionError
 from edgespec.types import SamplingParams
 
 if TYPE_CHECKING:
+    from edgespec.catalog.resolve import Fetch
     from edgespec.engine import Engine
     from edgespec.loading import LoadedPair
+    from edgespec.measuring import Report
 
 _DEFAULTS = SamplingParams()
 _ALL_LAYERS = 9999
@@ -150,24 +152,29 @@ class Models:
         remember: see LoadOptions; benchmarks begin without what earlier runs learned.
         """
         from edgespec.cli.progress import fetch, loading_bar
-        from edgespec.loading import AUTO, load_pair
 
         with ctrl_c_leaves():
             with loading_bar() as report:
-                pair = load_pair(
-                    self.pair,
-                    target=self.target,
-                    draft=self.draft or (AUTO if self.target is not None else None),
-                    fetch=fetch,
-                    report=report,
-                    remember=remember,
-                    **self._how(),
-                )
+                pair = self.load(fetch, report, remember=remember)
             try:
                 with ctrl_c_raises():
                     yield pair
             finally:
                 pair.engine.close()
+
+    def load(self, fetch: Fetch | None, report: Report, *, remember: bool = True) -> LoadedPair:
+        """Load what was asked for; arguments and errors as of `load_pair`."""
+        from edgespec.loading import AUTO, load_pair
+
+        return load_pair(
+            self.pair,
+            target=self.target,
+            draft=self.draft or (AUTO if self.target is not None else None),
+            fetch=fetch,
+            report=report,
+            remember=remember,
+            **self._how(),
+        )
 
     def _how(self) -> dict[str, Any]:
         return {

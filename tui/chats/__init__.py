@@ -1,0 +1,1 @@
+"""Chats: the file they are kept in, and exporting them."""

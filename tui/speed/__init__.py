@@ -1,0 +1,1 @@
+"""Numbers of the steps, and how they are drawn. No widgets."""
