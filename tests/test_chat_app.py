@@ -124,7 +124,7 @@ def test_quitting_while_a_model_is_loaded(terminals: list[Terminal]) -> None:
         "chat_app.PairLoader.load = lambda self, wish, report: time.sleep(3600)\n"
         "app.main(['chat'])\n"
     )
-    terminals.append(Terminal(sys.executable, "-c", script))
+    terminals.append(Terminal(sys.executable, "-P", "-c", script))
     terminal = terminals[-1]
     terminal.until(b"Ask something")
     terminal.type(CTRL_Q)
@@ -177,7 +177,7 @@ def test_what_libraries_write_does_not_reach_the_screen(
         "    print('drawn by the app', file=sys.__stderr__, flush=True)\n"
         "os.write(2, b'written afterwards')\n"
     )
-    terminals.append(Terminal(sys.executable, "-c", script))
+    terminals.append(Terminal(sys.executable, "-P", "-c", script))
     assert terminals[-1].end() == 0
     assert b"NOISE" not in terminals[-1].seen
     assert b"drawn by the app" in terminals[-1].seen

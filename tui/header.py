@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 
 from edgespec.engine import EngineInfo
+from edgespec.tui.colours import MUTED
 from edgespec.tui.plain_text import one_line
 from edgespec.tui.settings import ChatSettings
 
@@ -27,9 +28,9 @@ def heading(
     facts += [f"temp {settings.temperature:g}"] if width >= 80 else []
     n_ctx = info.n_ctx if info else 0
     context = f"ctx {used}/{n_ctx}" if width >= 100 else f"{used / n_ctx:.0%} ctx" if n_ctx else ""
-    style = "$text-warning" if n_ctx and used >= _FULL * n_ctx else "$text-muted"
+    style = "$text-warning" if n_ctx and used >= _FULL * n_ctx else MUTED
     between = " · " if facts and context else ""
-    right = Content.assemble((" · ".join(facts) + between, "$text-muted"), (context, style), " ")
+    right = Content.assemble((" · ".join(facts) + between, MUTED), (context, style), " ")
     left = Content.assemble((" edgespec  ", "bold $text-primary"), one_line(title, width))
     left = left.truncate(max(width - right.cell_length - 1, 0), ellipsis=True)
     gap = width - left.cell_length - right.cell_length

@@ -52,7 +52,7 @@ def opening(file: Path, clock: Clock) -> Iterator[Opener]:
 
 def written_and_killed(file: Path) -> None:
     """Another process has asked, got half an answer, and died."""
-    ended = subprocess.run([sys.executable, "-c", _WRITER, str(file)], timeout=60)
+    ended = subprocess.run([sys.executable, "-P", "-c", _WRITER, str(file)], timeout=60)
     assert ended.returncode == 9
 
 

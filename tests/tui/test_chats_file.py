@@ -458,7 +458,7 @@ store.close()
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
 def test_a_full_disk_loses_nothing_that_is_seen(opened: Opener, file: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FILLS_THE_DISK, str(file)],
+        [sys.executable, "-P", "-c", FILLS_THE_DISK, str(file)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
+from textual.color import Color
 from textual.content import Content
 from textual.pilot import Pilot
 from textual.style import Style
 from textual.widget import Widget
 
+from edgespec.tui.colours import MUTED
 from edgespec.tui.speed.draw import ASCII, UNICODE, Glyphs
 from edgespec.tui.speed.panel_text import PanelText
 from edgespec.tui.speed.stats import StatsView
@@ -364,6 +366,8 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     text = "\n".join(panel(replace(VIEW, reason="\x1b]52;c;"), bad))
     assert not {"\x1b", "\x07"} & set(text)
     assert "off: no�[2J file" in text
+    lines = PanelText(replace(VIEW, drafter="a\x1b\nb"), STATE, 32, UNICODE).lines(40)
+    assert any(line.plain.startswith(" a� b ") for line in lines)
 
 
 def test_markup_in_a_reason_is_only_text() -> None:
@@ -415,14 +419,15 @@ def test_the_parts_of_a_step_have_a_colour_each() -> None:
     lines = PanelText(VIEW, STATE, 32, UNICODE).lines(40)
     bar = next(line for line in lines if "▓" in line.plain)
     styles = [colours(bar, part) for part in "▓█░"]
-    assert styles == [{"$text-warning"}, {"$text-primary"}, {"$text-muted"}]
+    assert styles == [{"$text-warning"}, {"$text-primary"}, {MUTED}]
 
 
 def test_all_styles_are_of_the_theme() -> None:
     lines = PanelText(VIEW, STATE, 32, UNICODE).lines(40)
     lines += StripText(VIEW, STATE, 78, UNICODE).lines(2, 80)
-    words = {word for line in lines for span in line.spans for word in str(span.style).split()}
-    assert words == {"bold", "$text-success", "$text-warning", "$text-primary", "$text-muted"}
+    styles = {str(span.style).removeprefix("bold ") for line in lines for span in line.spans}
+    assert styles == {"bold", "$text-success", "$text-warning", "$text-primary", MUTED}
+    assert MUTED.startswith("$foreground ")
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
@@ -439,6 +444,28 @@ def test_a_warning_is_seen_in_every_theme(theme: str) -> None:
     lines = shown(widget, replace(VIEW, speedup=0.8), then=look)
     assert " 110.7 tok/s   ×0.8 est" in lines
     assert styles["$text-success"].foreground != styles["$text-warning"].foreground
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
+def test_what_is_muted_is_fainter_than_the_rest(theme: str) -> None:
+    widget = StatsPanel()
+    contrasts: list[float] = []
+
+    async def look(pilot: Pilot[None]) -> None:
+        pilot.app.theme = theme
+        await pilot.pause()
+        segments = {segment.text: segment.style for segment in widget.render_line(3)}
+        for text in ("mean", " 104 "):  # the name is muted, the value is not
+            style = segments[text]
+            assert style is not None
+            assert style.color is not None
+            assert style.bgcolor is not None
+            front, back = (Color.from_rich_color(one) for one in (style.color, style.bgcolor))
+            contrasts.append(abs(front.brightness - back.brightness))
+
+    shown(widget, then=look)
+    muted, normal = contrasts
+    assert 0.4 < muted < normal
 
 
 # The strip.

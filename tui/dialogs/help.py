@@ -15,6 +15,7 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 from textual.widgets import Static
 
+from edgespec.tui.colours import MUTED
 from edgespec.tui.dialogs.frame import Box, Dialog
 from edgespec.tui.plain_text import one_line
 
@@ -104,4 +105,4 @@ class HelpDialog(Dialog[None]):
                 yield Static("Where files lie", classes="heading")
             for what, where in self._paths:
                 place = one_line(where, _LONGEST)
-                yield Static(Content.assemble((f"{what}  ", "$text-muted"), place))
+                yield Static(Content.assemble((f"{what}  ", MUTED), place))

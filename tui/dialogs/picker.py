@@ -19,6 +19,7 @@ from textual.visual import RenderOptions, Visual
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from edgespec.tui.colours import MUTED
 from edgespec.tui.plain_text import one_line
 
 _LONGEST = 500  # characters of a text from elsewhere
@@ -52,9 +53,9 @@ class Row(Visual):
     def __init__(self, item: Item) -> None:
         self.item = item
         mark = "• " if item.current else "  "
-        style = "$text-muted" if item.faint else ""
+        style = MUTED if item.faint else ""
         self._title = Content.styled(mark + one_line(item.title, _LONGEST), style)
-        self._detail = Content.styled(one_line(item.detail, _LONGEST), "$text-muted")
+        self._detail = Content.styled(one_line(item.detail, _LONGEST), MUTED)
         self._longest = self._title.cell_length, self._detail.cell_length
 
     @classmethod

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
+from edgespec.tui.colours import MUTED
 from edgespec.tui.plain_text import harmless
 from edgespec.tui.speed import draw
 from edgespec.tui.speed.draw import Glyphs
 from edgespec.tui.speed.stats import StatsView
 
-GOOD, BAD, MUTED = "$text-success", "$text-warning", "$text-muted"
+GOOD, BAD = "$text-success", "$text-warning"
 DRAFT, VERIFY = "$text-warning", "$text-primary"
 
 _K_TOP = 8  # of the picture of draft lengths, unless there are longer ones

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from edgespec.tui.colours import MUTED
 from edgespec.tui.speed import draw
-from edgespec.tui.speed.figures import BAD, DRAFT, GOOD, MUTED, VERIFY, Figures, Piece, flat
+from edgespec.tui.speed.figures import BAD, DRAFT, GOOD, VERIFY, Figures, Piece, flat
 from edgespec.tui.speed.tally import POSITIONS
 
 _REASON_ROWS = 3
@@ -104,7 +105,7 @@ class PanelText(Figures):
         return rows
 
     def _k(self) -> list[Content]:
-        mode = "auto" if self.header.k_mode == "auto" else f"fixed at {self.header.k_mode}"
+        mode = "auto" if self.header.k_mode == "auto" else f"fixed at {flat(self.header.k_mode)}"
         if self.header.off:
             return [
                 self._caption("DRAFT LENGTH", Content.styled("off", MUTED)),
@@ -114,7 +115,7 @@ class PanelText(Figures):
         return [
             self._caption("DRAFT LENGTH", Content.assemble(self.k(), (f" {mode}", MUTED))),
             self.row(" ", self.lengths(self.width - 1)),
-            self.ends(f" {drafter}", (flat(self.header.drafters), MUTED)),
+            self.ends(f" {flat(drafter)}", (flat(self.header.drafters), MUTED)),
             *self.wrapped(self.view.reason, _REASON_ROWS),
         ]
 

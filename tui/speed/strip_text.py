@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from edgespec.tui.colours import MUTED
 from edgespec.tui.speed import draw
-from edgespec.tui.speed.figures import GOOD, MUTED, Figures, flat
+from edgespec.tui.speed.figures import GOOD, Figures, flat
 
 _NARROW = 60  # columns, below which there is room for the speed only
 _PICTURE = 12  # cells of a sparkline

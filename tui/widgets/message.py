@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from edgespec.tui import thinking
+from edgespec.tui.colours import MUTED
 from edgespec.tui.commands import bindings
 from edgespec.tui.plain_text import harmless
 from edgespec.tui.provenance import Provenance
@@ -51,9 +52,7 @@ class ChatMessage(Vertical, can_focus=True):
         """The line above the text."""
         at, of = self._variants
         variant = f"  ‹ {at}/{of} ›" if of > 1 else ""
-        return Content.assemble(
-            (self.title, "bold"), (variant, "$text-muted"), (self.state, "$text-muted")
-        )
+        return Content.assemble((self.title, "bold"), (variant, MUTED), (self.state, MUTED))
 
     def next_code(self) -> str:
         """Its code blocks one after another; "" if there are none."""

@@ -13,6 +13,8 @@ from textual.content import Content
 from textual.message import Message as TextualMessage
 from textual.widgets import Static, TextArea
 
+from edgespec.tui.colours import MUTED
+
 _LARGE_PASTE = 10_000  # characters; more is attached like a file
 _MOST_HINTS = 6
 
@@ -165,7 +167,7 @@ class PromptBox(Vertical):
         shown = self.query_one(".hints", Static)
         shown.display = bool(hints)
         rows = [
-            Content.assemble((hint.text.rstrip(), "bold"), (f"  {hint.about}", "$text-muted"))
+            Content.assemble((hint.text.rstrip(), "bold"), (f"  {hint.about}", MUTED))
             for hint in hints[:_MOST_HINTS]
         ]
         shown.update(Content("\n").join(rows))

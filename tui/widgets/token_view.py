@@ -8,6 +8,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from edgespec.tui.colours import MUTED
 from edgespec.tui.plain_text import harmless
 from edgespec.types import TARGET
 
@@ -17,7 +18,7 @@ _TINTS = {
     "n-gram": "$text-warning on $warning-muted",
 }
 _OTHER = "$text-accent on $accent-muted"
-_GHOST = "$text-muted strike"
+_GHOST = f"{MUTED} strike"
 
 
 class TokenView(Vertical):
