@@ -12,7 +12,7 @@ from edgespec.errors import BackendError, ModelLoadError
 from edgespec.tui.app import EdgespecApp
 from edgespec.tui.chats.store import ChatStore
 from edgespec.tui.screen import ChatScreen
-from edgespec.tui.widgets.markdown_text import MarkdownText
+from edgespec.tui.widgets.markdown_text import MarkdownPart, MarkdownText, drawn
 from edgespec.tui.widgets.message import AnswerMessage, UserMessage
 from tests.tui.conftest import FakeLoader, MakeApp, MakeLoader
 from tests.tui.looking import rows, text
@@ -497,6 +497,39 @@ async def test_any_size(size: tuple[int, int], make_app: MakeApp) -> None:
         await ready(pilot)
         assert (await ask(pilot, "Hello")).text == "You said: Hello"
         assert len(rows(pilot.app)) == size[1]
+
+
+async def test_an_answer_is_broken_anew_for_every_width(
+    make_app: MakeApp, make_loader: MakeLoader
+) -> None:
+    long = "many words that make a long line, which must be broken " * 12
+    async with make_app(loader=make_loader(lambda q: long)).run_test(size=LARGE) as pilot:
+        await ready(pilot)
+        answer = await ask(pilot, "Hello")
+        part = answer.query_one(MarkdownPart)
+        heights = {}
+        for size in (LARGE, SMALL, (60, 20), (200, 50), LARGE):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            width = part.content_size.width
+            assert part.size.height == drawn(answer.text, width, dark=True).plain.count("\n") + 1
+            heights[size] = part.size.height
+        assert heights[60, 20] > heights[LARGE] > heights[200, 50]
+
+
+async def test_text_of_an_answer_can_be_selected(
+    make_app: MakeApp, make_loader: MakeLoader
+) -> None:
+    async with make_app(loader=make_loader(lambda q: "One **bold** word.")).run_test(
+        size=LARGE
+    ) as pilot:
+        shown = await ready(pilot)
+        answer = await ask(pilot, "Hello")
+        part = answer.query_one(MarkdownPart)
+        await pilot.mouse_down(part, offset=(0, 0))
+        await pilot.hover(part, offset=(7, 0))
+        await pilot.mouse_up(part, offset=(7, 0))
+        assert shown.get_selected_text() == "One bold"
 
 
 async def test_a_storm_of_sizes_while_an_answer_comes(make_app: MakeApp) -> None:

@@ -17,7 +17,11 @@ from rich.theme import Theme
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.css.styles import RulesMap
+from textual.selection import Selection
+from textual.strip import Strip
 from textual.style import Style
+from textual.visual import RenderOptions, Visual
 from textual.widgets import Static
 
 from edgespec.tui.plain_text import harmless
@@ -86,6 +90,32 @@ def _style(style: RichStyle | None) -> Style:
     return Style.from_rich_style(style) if style else Style.null()
 
 
+class Drawn(Visual):
+    """Markdown that is drawn for the width there is."""
+
+    def __init__(self, text: str, *, dark: bool) -> None:
+        self._text = text
+        self._dark = dark
+        self._last: tuple[int, Content] | None = None
+
+    def at(self, width: int) -> Content:
+        """For lines of so many cells."""
+        if self._last is None or self._last[0] != width:
+            self._last = (width, drawn(self._text, width, dark=self._dark))
+        return self._last[1]
+
+    def render_strips(
+        self, width: int, height: int | None, style: Style, options: RenderOptions
+    ) -> list[Strip]:
+        return self.at(width).render_strips(width, height, style, options)
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return self.at(width).get_height(rules, width)
+
+
 class MarkdownPart(Static):
     """Some paragraphs."""
 
@@ -96,7 +126,7 @@ class MarkdownPart(Static):
     def __init__(self, text: str) -> None:
         super().__init__(markup=False)
         self._text = text
-        self._drawn_at = 0
+        self._drawn: Drawn | None = None
 
     def show(self, text: str) -> None:
         """This from now on."""
@@ -105,17 +135,18 @@ class MarkdownPart(Static):
             self._draw()
 
     def on_mount(self) -> None:
+        self._draw()
         self.watch(self.app, "theme", self._draw, init=False)
 
-    def on_resize(self) -> None:
-        if self.content_size.width != self._drawn_at:
-            self._draw()
-
     def _draw(self) -> None:
-        width = self.content_size.width
-        if width:
-            self._drawn_at = width
-            self.update(drawn(self._text, width, dark=self.app.current_theme.dark))
+        if self.is_attached:
+            self._drawn = Drawn(self._text, dark=self.app.current_theme.dark)
+            self.update(self._drawn)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        if self._drawn is None or not self.content_size.width:
+            return None
+        return selection.extract(self._drawn.at(self.content_size.width).plain), "\n"
 
 
 class MarkdownText(Vertical):
