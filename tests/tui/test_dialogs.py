@@ -24,7 +24,7 @@ from edgespec.tui.dialogs.settings import SettingsDialog
 from edgespec.tui.settings import ChatSettings
 from edgespec.tui.shelf import Shelf
 from tests.tui.dialog_host import SMALL, USUAL, answer, opened
-from tests.tui.waiting import in_loop, wait_until
+from tests.tui.waiting import wait_until
 
 HELP = [("ctrl+r", "/retry", "another answer to the last question; the old one is kept")] * 30
 
@@ -81,7 +81,6 @@ def test_the_last_column_is_wrapped_beside_the_others() -> None:
 
 @pytest.mark.parametrize("size", [SMALL, USUAL])
 @pytest.mark.parametrize("key", ["escape", "f1", "q", "enter"])
-@in_loop
 async def test_help_scrolls_and_is_left(size: tuple[int, int], key: str) -> None:
     dialog = HelpDialog(HELP, [("chats", "/home/[bold]me/\x1b.db")])
     async with opened(dialog, size) as (pilot, answers):
@@ -97,7 +96,6 @@ async def test_help_scrolls_and_is_left(size: tuple[int, int], key: str) -> None
         assert await answer(pilot, answers) is None
 
 
-@in_loop
 async def test_help_of_nothing_is_empty() -> None:
     dialog = HelpDialog([], [])
     async with opened(dialog) as (pilot, answers):
@@ -124,7 +122,6 @@ def any_dialog(request: pytest.FixtureRequest, tmp_path: Path) -> ModalScreen[An
 
 
 @pytest.mark.parametrize("size", [SMALL, USUAL, (30, 8)])
-@in_loop
 async def test_a_dialog_fits_the_screen(
     any_dialog: ModalScreen[Any], size: tuple[int, int]
 ) -> None:

@@ -13,7 +13,7 @@ from edgespec.tui.chats.store import ChatStore
 from edgespec.tui.dialogs.chats import ChatsDialog, when
 from edgespec.tui.dialogs.picker import Picker
 from tests.tui.dialog_host import answer, lines, listed, opened, said
-from tests.tui.waiting import in_loop, wait_until
+from tests.tui.waiting import wait_until
 
 NOW = datetime(2026, 11, 30, 18, 0, tzinfo=UTC)
 
@@ -37,7 +37,6 @@ def titles(store: ChatStore) -> list[str]:
     return [chat.title for chat in store.chats()]
 
 
-@in_loop
 async def test_chats_are_listed_and_the_open_one_is_highlighted(store: ChatStore) -> None:
     dialog = ChatsDialog(store, ids(store)[1])
     async with opened(dialog) as (pilot, answers):
@@ -50,7 +49,6 @@ async def test_chats_are_listed_and_the_open_one_is_highlighted(store: ChatStore
         assert await answer(pilot, answers) == ids(store)[1]
 
 
-@in_loop
 async def test_up_and_down_move_from_the_line_of_input(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, answers):
@@ -58,7 +56,6 @@ async def test_up_and_down_move_from_the_line_of_input(store: ChatStore) -> None
         assert await answer(pilot, answers) == ids(store)[1]
 
 
-@in_loop
 async def test_typing_filters_and_enter_opens_what_is_listed_then(store: ChatStore) -> None:
     dialog = ChatsDialog(store, ids(store)[0])
     async with opened(dialog) as (pilot, answers):
@@ -66,7 +63,6 @@ async def test_typing_filters_and_enter_opens_what_is_listed_then(store: ChatSto
         assert await answer(pilot, answers) == ids(store)[2]
 
 
-@in_loop
 async def test_a_pasted_word_and_enter_at_once_open_the_right_chat(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, answers):
@@ -76,7 +72,6 @@ async def test_a_pasted_word_and_enter_at_once_open_the_right_chat(store: ChatSt
         assert await answer(pilot, answers) == ids(store)[1]
 
 
-@in_loop
 async def test_what_nothing_matches_opens_nothing(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, answers):
@@ -88,7 +83,6 @@ async def test_what_nothing_matches_opens_nothing(store: ChatStore) -> None:
         assert len(ids(store)) == 3
 
 
-@in_loop
 async def test_without_chats_it_says_so(tmp_path: Path) -> None:
     store = ChatStore(tmp_path / "chats.db")
     dialog = ChatsDialog(store, None)
@@ -99,7 +93,6 @@ async def test_without_chats_it_says_so(tmp_path: Path) -> None:
     store.close()
 
 
-@in_loop
 async def test_enter_twice_answers_once(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, answers):
@@ -111,7 +104,6 @@ async def test_enter_twice_answers_once(store: ChatStore) -> None:
         assert len(pilot.app.screen_stack) == 1
 
 
-@in_loop
 async def test_a_chat_gets_another_title(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, answers):
@@ -127,7 +119,6 @@ async def test_a_chat_gets_another_title(store: ChatStore) -> None:
         assert await answer(pilot, answers) == ids(store)[1]
 
 
-@in_loop
 async def test_escape_leaves_a_title_before_it_leaves_the_dialog(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, answers):
@@ -139,7 +130,6 @@ async def test_escape_leaves_a_title_before_it_leaves_the_dialog(store: ChatStor
         assert titles(store)[0] == "Soup for [bold]winter"
 
 
-@in_loop
 async def test_in_a_title_ctrl_d_deletes_a_character(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, _):
@@ -148,7 +138,6 @@ async def test_in_a_title_ctrl_d_deletes_a_character(store: ChatStore) -> None:
         assert len(ids(store)) == 3
 
 
-@in_loop
 async def test_a_chat_is_deleted_by_the_second_press_only(store: ChatStore) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, answers):
@@ -163,7 +152,6 @@ async def test_a_chat_is_deleted_by_the_second_press_only(store: ChatStore) -> N
 
 
 @pytest.mark.parametrize("keys", [("down",), ("s",), ("down", "up"), ("ctrl+t", "escape")])
-@in_loop
 async def test_another_key_between_spares_the_chat(store: ChatStore, keys: Sequence[str]) -> None:
     dialog = ChatsDialog(store, None)
     async with opened(dialog) as (pilot, _):
@@ -175,7 +163,6 @@ async def test_another_key_between_spares_the_chat(store: ChatStore, keys: Seque
         assert len(ids(store)) == 3
 
 
-@in_loop
 async def test_all_chats_can_be_deleted(store: ChatStore) -> None:
     dialog = ChatsDialog(store, ids(store)[0])
     async with opened(dialog) as (pilot, _):

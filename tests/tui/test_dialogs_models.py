@@ -15,7 +15,7 @@ from edgespec.tui.dialogs.models import ModelChoice, ModelDialog
 from edgespec.tui.dialogs.picker import Picker
 from edgespec.tui.shelf import DraftEntry, Entry, Shelf
 from tests.tui.dialog_host import SMALL, USUAL, answer, details, listed, opened, said
-from tests.tui.waiting import in_loop, wait_until
+from tests.tui.waiting import wait_until
 
 PAIR = Entry("pair", "pair", "a + b · here", Path("/m/a.gguf"), pair=True, draft="b")
 FILE = Entry("/m/big.gguf", "big[/]\x1b", "Q4_K_M · 4.7 GB · ollama", Path("/m/big.gguf"))
@@ -57,7 +57,6 @@ async def until_drafts(pilot: Pilot[None], dialog: ModelDialog) -> None:
         (("a", "w", "a"), ModelChoice("away", False, "auto")),
     ],
 )
-@in_loop
 async def test_pairs_and_models_to_be_pulled_are_chosen_at_once(
     keys: Sequence[str], choice: ModelChoice
 ) -> None:
@@ -70,7 +69,6 @@ async def test_pairs_and_models_to_be_pulled_are_chosen_at_once(
 
 @pytest.mark.parametrize("size", [SMALL, USUAL])
 @pytest.mark.parametrize(("downs", "draft"), [(0, "auto"), (1, "none"), (2, "/m/small.gguf")])
-@in_loop
 async def test_a_file_gets_a_draft_model(size: tuple[int, int], downs: int, draft: str) -> None:
     asked: list[Path] = []
     dialog = models(drafts=lambda path: asked.append(path) or DRAFTS)  # type: ignore[func-returns-value]
@@ -85,7 +83,6 @@ async def test_a_file_gets_a_draft_model(size: tuple[int, int], downs: int, draf
         assert await answer(pilot, answers) == ModelChoice(FILE.name, False, draft)
 
 
-@in_loop
 async def test_a_draft_model_that_does_not_fit_cannot_be_chosen() -> None:
     dialog = models()
     async with opened(dialog) as (pilot, answers):
@@ -99,7 +96,6 @@ async def test_a_draft_model_that_does_not_fit_cannot_be_chosen() -> None:
         assert not answers
 
 
-@in_loop
 async def test_backspace_goes_back_to_the_models() -> None:
     dialog = models()
     async with opened(dialog) as (pilot, answers):
@@ -113,7 +109,6 @@ async def test_backspace_goes_back_to_the_models() -> None:
         assert await answer(pilot, answers) is None
 
 
-@in_loop
 async def test_what_is_loaded_is_marked_and_highlighted() -> None:
     for current in ("big.gguf", FILE.name):
         dialog = models(current=current)
@@ -123,7 +118,6 @@ async def test_what_is_loaded_is_marked_and_highlighted() -> None:
             assert [row.item.current for row in dialog.query_one(Picker).rows] == [0, 1, 0]
 
 
-@in_loop
 async def test_looking_for_models_blocks_nothing() -> None:
     gate = threading.Event()
     dialog = models(found=lambda: SHELF if gate.wait(30) else Shelf(()))
@@ -137,7 +131,6 @@ async def test_looking_for_models_blocks_nothing() -> None:
         assert (await answer(pilot, answers)).name == "pair"
 
 
-@in_loop
 async def test_what_was_looked_for_is_not_shown_after_going_back() -> None:
     gate = threading.Event()
     dialog = models(drafts=lambda path: DRAFTS if gate.wait(30) else [])
@@ -156,7 +149,6 @@ async def test_what_was_looked_for_is_not_shown_after_going_back() -> None:
         assert (await answer(pilot, answers)).name == "pair"
 
 
-@in_loop
 async def test_a_dialog_may_be_left_while_it_looks() -> None:
     gate = threading.Event()
     dialog = models(found=lambda: SHELF if gate.wait(30) else Shelf(()))
@@ -170,7 +162,6 @@ def refuse(*arguments: object) -> Any:
     raise CatalogError("models.toml: is damaged [bold. Correct it.")
 
 
-@in_loop
 async def test_a_complaint_stands_below_what_there_is() -> None:
     dialog = models(found=lambda: Shelf((PAIR,), "models.toml: line 3 is [/] wrong."))
     async with opened(dialog, SMALL) as (pilot, answers):
@@ -180,7 +171,6 @@ async def test_a_complaint_stands_below_what_there_is() -> None:
         assert (await answer(pilot, answers)).name == "pair"
 
 
-@in_loop
 async def test_errors_are_told_and_the_dialog_stays() -> None:
     dialog = models(found=refuse)
     async with opened(dialog) as (pilot, answers):
@@ -191,7 +181,6 @@ async def test_errors_are_told_and_the_dialog_stays() -> None:
         assert await answer(pilot, answers) is None
 
 
-@in_loop
 async def test_a_target_that_cannot_be_read_is_told_and_another_can_be_chosen() -> None:
     dialog = models(drafts=refuse)
     async with opened(dialog) as (pilot, answers):
@@ -205,7 +194,6 @@ async def test_a_target_that_cannot_be_read_is_told_and_another_can_be_chosen() 
         assert (await answer(pilot, answers)).name == "pair"
 
 
-@in_loop
 async def test_what_nobody_expected_is_told_too() -> None:
     def fail() -> Shelf:
         raise KeyError("x")

@@ -13,7 +13,7 @@ from textual.widgets import Button, Select
 from edgespec.tui.dialogs.settings import Field, SettingsChange, SettingsDialog
 from edgespec.tui.settings import ChatSettings
 from tests.tui.dialog_host import SMALL, USUAL, answer, opened, said
-from tests.tui.waiting import in_loop, wait_until
+from tests.tui.waiting import wait_until
 
 LOADED = ("model", "n-gram")
 
@@ -34,7 +34,6 @@ def complaints(dialog: ModalScreen[Any]) -> dict[str, str]:
     return {one.id or "": one.complaint for one in fields if one.complaint}
 
 
-@in_loop
 async def test_settings_that_were_not_touched_stay_what_they_are() -> None:
     settings = ChatSettings(system=" Be brief. \n", temperature=0.123456789, seed=7, k=3)
     dialog = SettingsDialog(settings, LOADED, 4096)
@@ -43,7 +42,6 @@ async def test_settings_that_were_not_touched_stay_what_they_are() -> None:
         assert await answer(pilot, answers) == SettingsChange(settings, None)
 
 
-@in_loop
 async def test_what_is_typed_is_saved() -> None:
     dialog = SettingsDialog(ChatSettings(), LOADED, 4096, trained=32768)
     async with opened(dialog) as (pilot, answers):
@@ -68,7 +66,6 @@ async def test_what_is_typed_is_saved() -> None:
         assert await answer(pilot, answers) == SettingsChange(expected, 8192)
 
 
-@in_loop
 async def test_an_empty_seed_is_drawn_and_k_can_be_auto() -> None:
     dialog = SettingsDialog(ChatSettings(seed=7, k=3), LOADED, 4096)
     async with opened(dialog) as (pilot, answers):
@@ -79,7 +76,6 @@ async def test_an_empty_seed_is_drawn_and_k_can_be_auto() -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, USUAL])
-@in_loop
 async def test_what_is_wrong_is_said_below_it_and_the_dialog_stays(size: tuple[int, int]) -> None:
     dialog = SettingsDialog(ChatSettings(), LOADED, 4096)
     async with opened(dialog, size) as (pilot, answers):
@@ -107,7 +103,6 @@ async def test_what_is_wrong_is_said_below_it_and_the_dialog_stays(size: tuple[i
 
 
 @pytest.mark.parametrize("text", ["", "a lot", "1e4", "-4096", "99999999999"])
-@in_loop
 async def test_no_size_of_a_context_is_complained_of(text: str) -> None:
     dialog = SettingsDialog(ChatSettings(), (), 4096)
     async with opened(dialog) as (pilot, answers):
@@ -118,7 +113,6 @@ async def test_no_size_of_a_context_is_complained_of(text: str) -> None:
         assert await answer(pilot, answers) is None
 
 
-@in_loop
 async def test_it_says_that_another_context_loads_the_model_again() -> None:
     dialog = SettingsDialog(ChatSettings(), (), 4096, trained=8192)
     async with opened(dialog):
@@ -126,7 +120,6 @@ async def test_it_says_that_another_context_loads_the_model_again() -> None:
         assert about == "tokens, trained for 8192; another size loads the model again"
 
 
-@in_loop
 async def test_without_a_model_there_is_no_context() -> None:
     dialog = SettingsDialog(ChatSettings(), (), 0)
     async with opened(dialog) as (pilot, answers):
@@ -135,7 +128,6 @@ async def test_without_a_model_there_is_no_context() -> None:
         assert await answer(pilot, answers) == SettingsChange(ChatSettings(), None)
 
 
-@in_loop
 async def test_a_drafter_is_chosen_by_keys() -> None:
     dialog = SettingsDialog(ChatSettings(), LOADED, 4096)
     async with opened(dialog, SMALL) as (pilot, answers):
@@ -151,7 +143,6 @@ async def test_a_drafter_is_chosen_by_keys() -> None:
 
 
 @pytest.mark.parametrize("name", ["model", "[bold]x[/"])
-@in_loop
 async def test_a_drafter_that_is_not_loaded_is_kept(name: str) -> None:
     settings = ChatSettings(drafter=name)
     dialog = SettingsDialog(settings, ("n-gram",), 4096)
@@ -162,7 +153,6 @@ async def test_a_drafter_that_is_not_loaded_is_kept(name: str) -> None:
         assert (await answer(pilot, answers)).settings == settings
 
 
-@in_loop
 async def test_enter_goes_to_the_next_field_and_the_button_saves() -> None:
     dialog = SettingsDialog(ChatSettings(), (), 4096)
     async with opened(dialog, SMALL) as (pilot, answers):
