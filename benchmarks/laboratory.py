@@ -27,7 +27,13 @@ class ArgmaxDrafter(ModelDrafter):
 
     name = "argmax"
 
-    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
+    def begin(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        prediction: Sequence[int] = (),
+    ) -> None:
         super().begin(sequence, tokens, replace(params, temperature=0.0))
 
 

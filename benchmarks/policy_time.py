@@ -49,7 +49,13 @@ class Watched:
         self._watch.drafting += time.perf_counter() - began
         return draft
 
-    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
+    def begin(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        prediction: Sequence[int] = (),
+    ) -> None:
         self._drafter.begin(sequence, tokens, params)
 
     def observe(self, sequence: int, emitted: Sequence[int]) -> None:

@@ -16,11 +16,22 @@ from edgespec.errors import (
     EngineClosedError,
     IncompatibleDraftError,
     ModelLoadError,
+    NoRoomError,
     OptionError,
     TemplateError,
     UnknownModelError,
 )
-from edgespec.types import Chunk, Completion, Draft, Piece, SamplingParams, Stats, Step, Usage
+from edgespec.types import (
+    Chunk,
+    Completion,
+    Draft,
+    Piece,
+    SamplingParams,
+    Stats,
+    Step,
+    TokenLogprob,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from edgespec.engine import Engine
@@ -44,12 +55,14 @@ __all__ = [
     "EngineClosedError",
     "IncompatibleDraftError",
     "ModelLoadError",
+    "NoRoomError",
     "OptionError",
     "Piece",
     "SamplingParams",
     "Stats",
     "Step",
     "TemplateError",
+    "TokenLogprob",
     "UnknownModelError",
     "Usage",
     "load",

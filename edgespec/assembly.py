@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from edgespec.decoding.knowledge import Knowledge
 from edgespec.decoding.scheduler import PREFILL_CHUNK, Scheduler
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
+from edgespec.drafters.prediction import PredictionDrafter
 from edgespec.engine import Engine, EngineInfo
 from edgespec.errors import ModelLoadError, OptionError, TemplateError
 from edgespec.llama import library
@@ -25,7 +26,7 @@ from edgespec.llama.model import Model
 from edgespec.llama.vocabulary import check_compatible
 from edgespec.measuring import Measuring, Report
 from edgespec.placing import Placement, place
-from edgespec.policies import DraftTokens, Policies
+from edgespec.policies import PREDICTION, DraftTokens, Policies
 from edgespec.protocols import Drafter
 from edgespec.text.template import ChatTemplate, require_template
 
@@ -47,9 +48,11 @@ class LoadOptions:
     num_draft_tokens: k; 0 for plain decoding, for which a draft model is not loaded; "auto"
     for what pays at every step, by measurement. drafter: "model" also keeps a draft model that
     does not pay.
-    n_ctx: tokens a sequence can hold. threads: default physical cores. gpu_layers: default all
-    that fit on a GPU there is. kv_type: of the KV cache; "auto" takes f16, and q8_0 where the
-    context would not fit otherwise. force: load even what will not fit into memory.
+    n_ctx: tokens that memory holds, all sequences together; usual_ctx: where that is left to
+    edgespec, no more than these. threads: default physical cores.
+    gpu_layers: default all that fit on a GPU there is. kv_type: of the KV cache; "auto" takes
+    f16, and q8_0 where the context would not fit otherwise. force: load even what will not fit
+    into memory.
     exact: "on" uses only pass widths measured to be bit-identical to plain decoding, "auto"
     does so where it costs nothing. max_sequences: answers generated at the same time.
     remember: use what earlier runs learned of the pair, and keep what is learned; without it a
@@ -59,6 +62,7 @@ class LoadOptions:
     num_draft_tokens: DraftTokens = "auto"
     drafter: DrafterName = "auto"
     n_ctx: int | None = None
+    usual_ctx: int = DEFAULT_CONTEXT
     threads: int | None = None
     gpu_layers: int | None = None
     exact: Exact = "auto"
@@ -147,6 +151,7 @@ class Assembly:
                 self.decisions += [self.why_this_draft] if self.why_this_draft else []
         if "n-gram" in wanted:
             drafters["n-gram"] = NgramDrafter()
+            drafters[PREDICTION] = PredictionDrafter()
         if knowledge is not None and self.options.remember:
             self.measuring.recall(knowledge, target, draft)
         policies = self._policies(drafters, knowledge, numerics)
@@ -157,7 +162,7 @@ class Assembly:
             scheduler=Scheduler(context, drafters, policies.usual, time.perf_counter),
             template=_template(target),
             policies=policies,
-            info=self._info(target, draft, tuple(drafters), context, numerics),
+            info=self._info(target, draft, _by_default(drafters), context, numerics),
             close=freeing.close,
         )
         # From here on everything is the engine's own.
@@ -179,7 +184,7 @@ class Assembly:
         self, drafters: dict[str, Drafter], knowledge: Knowledge | None, numerics: Numerics
     ) -> Policies:
         return Policies(
-            drafters=tuple(drafters),
+            drafters=_by_default(drafters),
             drafter=self.options.drafter if self.options.drafter in drafters else "auto",
             k=self.options.num_draft_tokens if drafters else 0,
             knowledge=knowledge,
@@ -191,9 +196,8 @@ class Assembly:
         options = self.options
         plain = options.num_draft_tokens == 0 or options.drafter in ("none", "n-gram")
         wish = Wish(
-            n_ctx=options.n_ctx or DEFAULT_CONTEXT,
+            n_ctx=options.n_ctx or options.usual_ctx,
             n_ctx_fixed=options.n_ctx is not None,
-            sequences=options.max_sequences,
             rows=self._rows,
             gpu_layers=options.gpu_layers,
             kv_type=options.kv_type,
@@ -370,6 +374,11 @@ def _why_not_kept(name: str, knowledge: Knowledge) -> str:
         f"{name} is not kept in memory, as it does not pay here: a token of it takes "
         f"{token_ms:.1f} ms, one of the target {pass_ms:.1f} ms{tried}. --drafter model keeps it."
     )
+
+
+def _by_default(drafters: Mapping[str, Drafter]) -> tuple[str, ...]:
+    """Those that draft without being given anything."""
+    return tuple(name for name in drafters if name != PREDICTION)
 
 
 def _usable(widths: Sequence[int], identical: frozenset[int] | None) -> list[int]:

@@ -6,22 +6,19 @@ commands into its inbox and read chunks from a queue of their own.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import queue
-import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from edgespec.decoding.scheduler import Scheduler
 from edgespec.errors import (
-    ContextFullError,
     DecodeAbortedError,
     EdgespecError,
     EngineClosedError,
@@ -30,43 +27,13 @@ from edgespec.errors import (
 )
 from edgespec.generation import Generation
 from edgespec.policies import DraftTokens, Policies
+from edgespec.prompts import Prompts, too_long
 from edgespec.protocols import Tokenizer, TokenModel
+from edgespec.requests import Messages, Prompt, RequestOptions, check, sampling_of
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Chunk, Completion, SamplingParams, Step
 
 T = TypeVar("T")
-Messages = Sequence[Mapping[str, Any]]
-
-
-class RequestOptions(TypedDict, total=False):
-    """What can be asked of one request; all of it is optional.
-
-    messages: a chat, put into the model's own template, instead of a prompt. max_tokens: None
-    for as many as the context holds. stop: strings that end the answer. num_draft_tokens,
-    drafter: k and one of the loaded drafters for this request alone; 0 is plain decoding.
-    Sampling: `params`, or the fields of SamplingParams as keywords.
-    """
-
-    messages: Messages | None
-    max_tokens: int | None
-    stop: Sequence[str] | None
-    num_draft_tokens: DraftTokens
-    drafter: str
-    params: SamplingParams | None
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    typical_p: float
-    repeat_penalty: float
-    presence_penalty: float
-    frequency_penalty: float
-    penalty_last_n: int
-    logit_bias: Mapping[int, float]
-    seed: int | None
-
-
-_NOT_SAMPLING = ("messages", "max_tokens", "stop", "num_draft_tokens", "drafter", "params")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +84,7 @@ class Engine:
         self._model = model
         self._tokenizer = tokenizer
         self._scheduler = scheduler
-        self._template = template
+        self._prompts = Prompts(tokenizer, template, model.n_ctx)
         self._policies = policies
         self._free = close
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -130,12 +97,14 @@ class Engine:
 
     # What callers use, from any thread.
 
-    def generate(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Completion:
+    def generate(
+        self, prompt: Prompt | None = None, **options: Unpack[RequestOptions]
+    ) -> Completion:
         """The whole answer at once; arguments as for `submit`."""
         return self.submit(prompt, **options).result()
 
     def stream(
-        self, prompt: str | None = None, **options: Unpack[RequestOptions]
+        self, prompt: Prompt | None = None, **options: Unpack[RequestOptions]
     ) -> Iterator[Chunk]:
         """The answer as it comes; the last chunk carries the Completion.
 
@@ -144,39 +113,47 @@ class Engine:
         """
         return self.submit(prompt, **options).chunks()
 
-    def submit(self, prompt: str | None = None, **options: Unpack[RequestOptions]) -> Generation:
+    def submit(self, prompt: Prompt | None = None, **options: Unpack[RequestOptions]) -> Generation:
         """Start generating; returns at once.
 
-        prompt: text to continue as it is. Instead of it: options["messages"], a chat.
-        options: see RequestOptions.
+        prompt: text to continue as it is, or its tokens. Instead of it: options["messages"], a
+        chat. options: see RequestOptions.
         Raises OptionError, TemplateError, ContextFullError, EngineClosedError.
         """
+        generation = self.prepare(prompt, **options)
+        self.start(generation)
+        return generation
+
+    def start(self, generation: Generation) -> None:
+        """Begin with what was prepared. Raises EngineClosedError."""
+        with self._open():
+            self._inbox.put(lambda: self._start(generation))
+
+    def prepare(
+        self, prompt: Prompt | None = None, **options: Unpack[RequestOptions]
+    ) -> Generation:
+        """Check a request and tokenize it, to be started later. Arguments and errors as of
+        `submit`."""
         submitted = self._clock()
-        asked = dict(options)
-        messages = options.get("messages")
         max_tokens = options.get("max_tokens")
-        if max_tokens is not None and not (isinstance(max_tokens, int) and max_tokens >= 1):
-            raise OptionError(f"max_tokens must be a whole number from 1 on, not {max_tokens!r}.")
+        check(options)
         policy = self._policies.asked(
-            options.get("drafter", "auto"), options.get("num_draft_tokens", "auto")
+            options.get("drafter", "auto"),
+            options.get("num_draft_tokens", "auto"),
+            predicted=bool(options.get("prediction")),
         )
-        sampling = {name: value for name, value in asked.items() if name not in _NOT_SAMPLING}
-        params = _seeded(_sampling(options.get("params"), sampling))
-        unknown = [token for token in params.logit_bias if token >= self._model.n_vocab]
-        if unknown:
-            last = self._model.n_vocab - 1
-            raise OptionError(f"logit_bias names token {unknown[0]}, but the last one is {last}.")
-        tokens = self.tokenize(prompt, messages)
+        params = sampling_of(options)
+        self._check_bias(params)
+        tokens = self.tokenize(
+            prompt, options.get("messages"), **(options.get("template_options") or {})
+        )
         if len(tokens) >= self._model.n_ctx:
-            raise ContextFullError(
-                f"The prompt has {len(tokens)} tokens but the context holds {self._model.n_ctx}: "
-                "shorten it or load with a larger context (--ctx)."
-            )
-        generation = Generation(
+            raise too_long(len(tokens), self._model.n_ctx)
+        return Generation(
             id=next(self._ids),
             prompt=tokens,
             params=params,
-            max_tokens=max_tokens or self._model.n_ctx,
+            max_tokens=self._model.n_ctx if max_tokens is None else max_tokens,
             stop=options.get("stop") or (),
             tokenizer=self._tokenizer,
             # With several sequences the cells of memory lie in an order that others have a part in.
@@ -185,10 +162,21 @@ class Engine:
             policy=policy,
             clock=self._clock,
             submitted=submitted,
+            notify=options.get("notify"),
+            prediction=self._predicted(options.get("prediction")),
+            logprobs=options.get("logprobs"),
+            prompt_logprobs=options.get("prompt_logprobs", False),
         )
+
+    def _check_bias(self, params: SamplingParams) -> None:
+        unknown = [token for token in params.logit_bias if token >= self._model.n_vocab]
+        if unknown:
+            last = self._model.n_vocab - 1
+            raise OptionError(f"logit_bias names token {unknown[0]}, but the last one is {last}.")
+
+    def _predicted(self, text: str | None) -> tuple[int, ...]:
         with self._open():
-            self._inbox.put(lambda: self._start(generation))
-        return generation
+            return self._prompts.predicted(text or "")
 
     def forget(self) -> None:
         """Empty the memory: the next prompt finds no prefix. Raises as `exclusively` does."""
@@ -212,39 +200,32 @@ class Engine:
             self._inbox.put(run)
         return done.result()
 
-    def tokenize(self, prompt: str | None, messages: Messages | None = None) -> list[int]:
+    def tokenize(
+        self, prompt: Prompt | None, messages: Messages | None = None, **template_options: Any
+    ) -> list[int]:
         """The tokens a request would be given.
 
-        Raises OptionError, TemplateError and EngineClosedError.
+        Raises OptionError, TemplateError, EngineClosedError, and ContextFullError for what is too
+        long to be worth counting.
         """
         with self._open():  # close() frees the tokenizer
-            return self._tokenize(prompt, messages)
-
-    def _tokenize(self, prompt: str | None, messages: Messages | None) -> list[int]:
-        if (prompt is None) == (messages is None):
-            raise OptionError("Give either a prompt or messages.")
-        if not isinstance(prompt, str | None):
-            raise OptionError(f"A prompt is text, not {type(prompt).__name__}.")
-        if prompt is not None:
-            tokens = self._tokenizer.tokenize(prompt, add_special=True, parse_special=False)
-        else:
-            text = self._render(messages or ())
-            bos = self._tokenizer.name(self._tokenizer.bos)
-            add = self._tokenizer.adds_bos and not text.startswith(bos)
-            tokens = self._tokenizer.tokenize(text, add_special=add, parse_special=True)
-        if not tokens:
-            raise OptionError("The prompt is empty: there is nothing to continue.")
-        return tokens
+            return self._prompts.tokens(prompt, messages, template_options)
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """The text of some tokens alone; what is no whole character is marked.
 
         Raises OptionError and EngineClosedError.
         """
-        if not all(0 <= token < self._tokenizer.size for token in tokens):
-            raise OptionError(f"There is a token id outside 0 to {self._tokenizer.size - 1}.")
+        return b"".join(map(self.piece, tokens)).decode("utf-8", errors="replace")
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token adds to a text. Raises OptionError and EngineClosedError."""
         with self._open():
-            return b"".join(map(self._tokenizer.piece, tokens)).decode("utf-8", errors="replace")
+            return self._prompts.piece(token)
+
+    def render(self, messages: Messages, **template_options: Any) -> str:
+        """The prompt that a chat becomes. Raises OptionError and TemplateError."""
+        return self._prompts.render(messages, template_options)
 
     def plain_token_s(self, depth: int) -> float | None:
         """Seconds that a pass of plain decoding takes now, behind `depth` tokens; None where that
@@ -255,14 +236,7 @@ class Engine:
     @property
     def has_template(self) -> bool:
         """Whether the model brings a usable chat template."""
-        return isinstance(self._template, ChatTemplate)
-
-    def _render(self, messages: Messages) -> str:
-        if isinstance(self._template, TemplateError):
-            raise TemplateError(*self._template.args)
-        if not messages:
-            raise OptionError("There are no messages: give at least one of the user.")
-        return self._template.render(messages)
+        return self._prompts.has_template
 
     @contextmanager
     def _open(self) -> Iterator[None]:
@@ -370,17 +344,3 @@ class Engine:
             del self._generations[id]
             self._scheduler.cancel(id)
             generation.fail(error)
-
-
-def _seeded(params: SamplingParams) -> SamplingParams:
-    return params if params.seed is not None else replace(params, seed=secrets.randbits(32))
-
-
-def _sampling(params: SamplingParams | None, options: Mapping[str, Any]) -> SamplingParams:
-    known = [field.name for field in fields(SamplingParams)]
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}."
-            raise OptionError(f"There is no option {name}: {hint}")
-    return replace(params or SamplingParams(), **options)

@@ -11,6 +11,7 @@
     ├── ContextFullError            the prompt does not fit
     ├── BackendError                llama.cpp failed while running
     │   ├── CannotRewindError       the model's memory cannot drop the tokens asked for
+    │   ├── NoRoomError             the model's memory is full
     │   └── DecodeAbortedError      a pass was interrupted on purpose
     ├── EngineClosedError           the engine was closed
     └── BenchError                  a suite or a result file that cannot be used
@@ -60,7 +61,18 @@ class TemplateError(EdgespecError):
 
 
 class ContextFullError(EdgespecError):
-    """The prompt does not fit into the context."""
+    """The prompt does not fit into the context of `n_ctx` tokens.
+
+    prompt_tokens: how many it has; None where it was too long to count.
+    """
+
+    def __init__(self, message: str, prompt_tokens: int | None = None, n_ctx: int = 0) -> None:
+        super().__init__(message, prompt_tokens, n_ctx)
+        self.prompt_tokens = prompt_tokens
+        self.n_ctx = n_ctx
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class BackendError(EdgespecError):
@@ -69,6 +81,10 @@ class BackendError(EdgespecError):
 
 class CannotRewindError(BackendError):
     """The model's memory cannot drop the tokens asked for; the sequence must be computed anew."""
+
+
+class NoRoomError(BackendError):
+    """The model's memory has no free cells for a pass; nothing of it was done."""
 
 
 class DecodeAbortedError(BackendError):

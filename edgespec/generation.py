@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 from edgespec.decoding import stats
 from edgespec.decoding.sequence import Request
@@ -24,8 +24,19 @@ from edgespec.types import (
 )
 
 
+class RequestDetails(TypedDict, total=False):
+    """See Request."""
+
+    prediction: tuple[int, ...]
+    logprobs: int | None
+    prompt_logprobs: bool
+
+
 class Generation:
-    """Returned by `Engine.submit`. Read it once: `chunks()`, `result()` or `ready()`."""
+    """Returned by `Engine.submit`. Read it once: `chunks()`, `result()` or `ready()`.
+
+    notify: called on the engine's thread whenever there is more to read.
+    """
 
     def __init__(
         self,
@@ -41,16 +52,21 @@ class Generation:
         policy: DraftPolicy | None,
         clock: Callable[[], float],
         submitted: float,
+        notify: Callable[[], None] | None = None,
+        **more: Unpack[RequestDetails],
     ) -> None:
         self.id = id
         self.cancelled = False
+        # Only to read the prompt: a token is sampled all the same, and nobody sees it.
+        self._reads_only = max_tokens == 0
         self.request = Request(
             id=id,
             prompt=tuple(prompt),
             params=params,
-            max_tokens=max_tokens,
+            max_tokens=max(max_tokens, 1),
             ends=self._ends,
             policy=policy,
+            **more,
         )
         self._text = TextStream(tokenizer.piece, stop)
         self._tokenizer = tokenizer
@@ -62,6 +78,7 @@ class Generation:
         self._clock = clock
         self._submitted = submitted
         self._first_token: float | None = None
+        self._notify = notify
 
     # The caller's side.
 
@@ -124,8 +141,11 @@ class Generation:
     def fail(self, error: Exception) -> None:
         """It cannot go on."""
         self._chunks.put(_fresh(error))
+        self._tell()
 
     def _ends(self, token: int) -> bool:
+        if self._reads_only:
+            return False
         return self._tokenizer.ends_generation(token) or self._text.feed(token)
 
     def _put(
@@ -145,10 +165,17 @@ class Generation:
                 completion=self._completion(reason) if reason else None,
             )
         )
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._notify is not None:
+            self._notify()
 
     def _completion(self, reason: FinishReason) -> Completion:
         now = self._clock()
         tokens = tuple(token for step in self._steps for token in step.tokens)
+        if self._reads_only:
+            tokens = ()
         return Completion(
             text="".join(self._texts),
             tokens=tokens,

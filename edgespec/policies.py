@@ -15,6 +15,9 @@ from edgespec.types import MAX_DRAFT_TOKENS
 
 DraftTokens = int | Literal["auto"]
 
+PREDICTION = "prediction"
+"""The drafter that is given what to draft."""
+
 
 class Policies:
     """Makes policies out of what can be asked for: a drafter and k, either of them "auto".
@@ -41,9 +44,12 @@ class Policies:
         self._clock = clock
         self.usual = self._make(drafter, k)
 
-    def asked(self, drafter: str, k: DraftTokens) -> DraftPolicy | None:
-        """The policy a request wishes for, None when the usual one will do. Raises OptionError."""
-        if drafter == "auto" and k == "auto":
+    def asked(self, drafter: str, k: DraftTokens, *, predicted: bool = False) -> DraftPolicy | None:
+        """The policy a request wishes for, None when the usual one will do. Raises OptionError.
+
+        predicted: the request predicts its answer. Where k is a number, that is the draft.
+        """
+        if drafter == "auto" and k == "auto" and not (predicted and self._k not in ("auto", 0)):
             return None
         if k != "auto" and (type(k) is not int or not 0 <= k <= MAX_DRAFT_TOKENS):
             # True is no number of tokens.
@@ -53,7 +59,10 @@ class Policies:
         if drafter != "auto" and drafter not in self._drafters:
             here = ", ".join(self._drafters) or "none"
             raise OptionError(f"There is no drafter {drafter!r} here; loaded: {here}.")
-        return self._make(drafter, self._k if k == "auto" else k)
+        k = self._k if k == "auto" else k
+        if predicted and drafter == "auto" and k not in ("auto", 0) and self._drafters:
+            drafter = PREDICTION
+        return self._make(drafter, k)
 
     def _make(self, drafter: str, k: DraftTokens) -> DraftPolicy:
         named = "" if drafter == "auto" else drafter

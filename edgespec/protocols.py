@@ -30,7 +30,7 @@ class TokenModel(Protocol):
 
     @property
     def n_ctx(self) -> int:
-        """Tokens one sequence can hold."""
+        """Tokens one sequence can hold, and all of them together: they share the memory."""
 
     @property
     def max_sequences(self) -> int: ...
@@ -47,9 +47,10 @@ class TokenModel(Protocol):
         """One pass over `rows`. Returns float32 logits, shape (rows that want them, n_vocab),
         valid until the next call.
 
-        The rows of one sequence must continue it without a gap. Raises DecodeAbortedError when
-        interrupted and BackendError when the pass fails; memory then holds a part of the rows,
-        and the caller rewinds.
+        The rows of one sequence must continue it without a gap. Raises NoRoomError when memory
+        is full; nothing was done then. Raises DecodeAbortedError when interrupted and
+        BackendError when the pass fails; memory then holds a part of the rows, and the caller
+        rewinds.
         """
 
     def rewind(self, sequence: int, length: int) -> None:
@@ -80,6 +81,10 @@ class Tokenizer(Protocol):
     @property
     def adds_bos(self) -> bool: ...
 
+    @property
+    def longest_piece(self) -> int:
+        """Bytes of the longest text a token can stand for, at least."""
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """add_special: add BOS/EOS as the model asks. parse_special: read control tokens such as
         <|im_end|> in the text as such."""
@@ -109,8 +114,15 @@ class Drafter(Protocol):
     def copies(self) -> bool:
         """Whether it copies known text, in microseconds; such a drafter has `after` as well."""
 
-    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
-        """A request starts with this prompt. `params.seed` is set."""
+    def begin(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        prediction: Sequence[int] = (),
+    ) -> None:
+        """A request starts with this prompt. `params.seed` is set. prediction: what the caller
+        expects the answer to be."""
 
     def propose(self, limits: Mapping[int, int], more: More | None = None) -> Mapping[int, Draft]:
         """Drafts of at most `limits[sequence]` tokens, for all sequences at once.

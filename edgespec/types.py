@@ -150,6 +150,14 @@ class Draft:
 NO_DRAFT = Draft((), "", ())
 
 
+class TokenLogprob(NamedTuple):
+    """A token's log-probability in the model's own distribution, and the best ones there."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What one target pass did for one sequence.
@@ -181,6 +189,9 @@ class Step:
     finish_reason: FinishReason | None = None
     draft_passes: tuple[int, ...] = ()  # rows of each pass of the draft model, used or not
     rejected: tuple[int, ...] = ()  # what was drafted beyond the accepted tokens
+    logprobs: tuple[TokenLogprob, ...] = ()  # of the emitted tokens, if asked for
+    # Of the prompt's tokens after the first, in order, if asked for.
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgespec.errors import CannotRewindError, DecodeAbortedError
+from edgespec.errors import CannotRewindError, DecodeAbortedError, NoRoomError
 from edgespec.protocols import Drafter, Logits, More, Plan, Row
 from edgespec.types import NO_DRAFT, Draft, SamplingParams, Step
 
@@ -46,8 +46,10 @@ class FakeModel:
         max_sequences: int = 4,
         max_rows: int = 512,
         rewind_depth: float = math.inf,
+        cells: int | None = None,
     ) -> None:
         self._logits = logits
+        self._cells = cells  # None: every sequence has a memory of its own
         self.n_vocab = n_vocab
         self.n_ctx = n_ctx
         self.max_sequences = max_sequences
@@ -64,22 +66,25 @@ class FakeModel:
         assert 0 < len(rows) <= self.max_rows
         if self.aborted:
             raise DecodeAbortedError("aborted")
+        held = sum(map(len, self.memory.values()))
+        if self._cells is not None and held + len(rows) > self._cells:
+            raise NoRoomError("full")
         if self._last is not None:
             self._last.fill(np.nan)
         self.passes += 1
         self.rows_seen.append(len(rows))
         wanted = []
         for i, row in enumerate(rows):
-            held = self.memory[row.sequence]
-            assert row.position == len(held), f"position {row.position}, holds {len(held)}"
+            memory = self.memory[row.sequence]
+            assert row.position == len(memory), f"position {row.position}, holds {len(memory)}"
             assert row.position < self.n_ctx, "context overrun"
             assert 0 <= row.token < self.n_vocab
-            held.append(row.token)
+            memory.append(row.token)
             if self.fail_next is not None and i == len(rows) // 2:
                 error, self.fail_next = self.fail_next, None
                 raise error
             if row.want_logits:
-                wanted.append(self._logits(held))
+                wanted.append(self._logits(memory))
         shape = (len(wanted), self.n_vocab)
         self._last = np.array(wanted, np.float32).reshape(shape)
         return self._last
@@ -113,6 +118,7 @@ class FakeTokenizer:
     size = 260
     bos = BOS
     adds_bos = True
+    longest_piece = len("<|im_end|>")
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         tokens = [self.BOS] if add_special else []
@@ -144,7 +150,13 @@ class FakeDrafter:
         self.tokens: dict[int, list[int]] = {}
         self._params: dict[int, SamplingParams] = {}
 
-    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
+    def begin(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        prediction: Sequence[int] = (),
+    ) -> None:
         assert sequence not in self.tokens, "begin without end"
         self.tokens[sequence] = list(tokens)
         self._params[sequence] = params

@@ -101,13 +101,6 @@ def test_what_fits_nowhere_says_how_much_the_least_takes() -> None:
     assert found.ram == PROCESS + least
 
 
-def test_sequences_take_a_context_each() -> None:
-    one = fit(TARGET, None, Room(ram=2**50), WISH)
-    four = fit(TARGET, None, Room(ram=2**50), Wish(n_ctx=4096, sequences=4))
-    cache = need(TARGET, Shape(4096)).cache
-    assert four.ram - one.ram >= 3 * cache
-
-
 # With a GPU.
 
 RAM = 16 * 1024 * MB

@@ -28,7 +28,9 @@ LAYERS: dict[str, set[str]] = {
     "catalog": {"errors", "compatibility"},
     "generation": _BELOW_ENGINE,
     "policies": _SEAMS | {"decoding"},
-    "engine": _BELOW_ENGINE | {"generation", "policies"},
+    "requests": _RECORDS | {"policies"},
+    "prompts": _SEAMS | {"requests", "text"},
+    "engine": _BELOW_ENGINE | {"generation", "policies", "requests", "prompts"},
     "measuring": _BELOW_ENGINE | {"llama", "catalog"},
     "placing": _RECORDS | {"llama", "catalog"},
     "assembly": _BELOW_ENGINE
@@ -41,7 +43,8 @@ LAYERS: dict[str, set[str]] = {
     # The command line shows, it does not compute: no model, no scheduler.
     "cli": _RECORDS
     | {"decoding.stats", "catalog", "generation", "engine", "measuring", "loading", "bench"}
-    | {"explaining", "diagnosis", "placing", "compatibility", "tui", ""},
+    | {"explaining", "diagnosis", "placing", "compatibility", "server", "tui", ""},
+    "server": _SEAMS | {"decoding.stats", "generation", "requests", "engine", "text"} | {""},
     "tui": _RECORDS | {"generation", "engine", "catalog", ""},
     "": _RECORDS | {"engine", "loading"},  # edgespec/__init__.py: the public names
     "__main__": {"cli"},
@@ -54,7 +57,12 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("catalog.hub",),
     "platformdirs": ("catalog.paths",),
     "psutil": ("catalog.hardware",),
-    "pydantic": ("bench",),
+    "pydantic": ("bench", "server"),
+    "starlette": ("server",),
+    "uvicorn": ("server.running", "server.protocol"),
+    "h11": ("server.protocol",),
+    "pydantic_core": ("server.bodies",),
+    "prometheus_client": ("server.metrics",),
     "jinja2": ("text.template",),
     "rich": ("cli", "tui"),
     "typer": ("cli",),

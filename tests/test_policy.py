@@ -33,7 +33,13 @@ class Fickle:
         self._likes = likes
         self.limits: dict[int, int] = {}
 
-    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None: ...
+    def begin(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        prediction: Sequence[int] = (),
+    ) -> None: ...
 
     def propose(self, limits: Mapping[int, int], more: More | None = None) -> Mapping[int, Draft]:
         self.limits = dict(limits)

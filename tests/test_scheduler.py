@@ -213,7 +213,7 @@ def test_a_prompt_that_leaves_no_room_is_refused_with_the_numbers() -> None:
 
 def test_prompts_are_read_in_chunks_while_others_decode() -> None:
     scheduler, _ = make(hashed_logits(V), Fixed(0, ""))
-    scheduler.submit(request([1, 2, 3], GREEDY, 30, id=1, end=-1))
+    scheduler.submit(request([9, 8, 7], GREEDY, 30, id=1, end=-1))
     scheduler.step()
     scheduler.submit(request(range(1, 13), GREEDY, 30, id=2, end=-1))
     for prefilled in (5, 5, 2):

@@ -233,8 +233,10 @@ def test_empty_content_is_content() -> None:
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": ""},
         {"role": "assistant", "content": []},
+        USER,
     ]
-    assert [message["content"] for message in ChatTemplate(CHATML).normalize(messages)] == ["", ""]
+    contents = [message["content"] for message in ChatTemplate(CHATML).normalize(messages)]
+    assert contents == ["", "", "Hello"]
 
 
 def test_leading_system_messages_become_one() -> None:
@@ -325,7 +327,8 @@ def test_no_text_is_ever_lost(messages: list[dict[str, Any]]) -> None:
         ({"role": "user"}, "has no content"),
         ({"role": "user", "content": None}, "has no content"),
         ({"role": "user", "content": None, "tool_calls": [1]}, "has no content"),
-        ({"role": "assistant", "content": None, "tool_calls": []}, "has no content"),
+        ({"role": "tool", "content": None, "tool_call_id": "1"}, "has no content"),
+        ({"role": "system"}, "has no content"),
         ({"role": "user", "content": 7}, "has a content of type int"),
         ({"role": "user", "content": b"x"}, "has a content of type bytes"),
         ({"role": "user", "content": {"type": "text"}}, "has a content of type dict"),
@@ -417,9 +420,9 @@ def test_a_refusal_gives_the_templates_reason_in_one_short_line() -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_gemma_refuses_two_questions_in_a_row() -> None:
+def test_a_refusal_is_about_the_messages_as_they_were_sent() -> None:
     with pytest.raises(TemplateError, match="Roles must take turns; change"):
-        ChatTemplate(GEMMA).render([USER, USER])
+        ChatTemplate(GEMMA).render([ASSISTANT, USER, USER])
 
 
 @pytest.mark.parametrize("source", [None, "", " \n"])

@@ -38,11 +38,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked for; None and "auto" leave it to the memory. n_ctx: tokens of a sequence."""
+    """What is asked for; None and "auto" leave it to the memory."""
 
     n_ctx: int
     n_ctx_fixed: bool = False
-    sequences: int = 1
     rows: int = 512
     gpu_layers: int | None = None
     kv_type: KvType = "auto"
@@ -90,7 +89,7 @@ def _ways(target: Header, draft: Header | None, room: Room, wish: Wish) -> Itera
 
 def _placed(target: Header, draft: Header | None, room: Room, wish: Wish) -> Fit:
     small = wish.kv_type == "q8_0"
-    shape = Shape(wish.n_ctx * wish.sequences, rows=wish.rows, quantized_cache=small)
+    shape = Shape(wish.n_ctx, rows=wish.rows, quantized_cache=small)
     beside = need(draft, shape).total if draft is not None else 0
     whole = need(target, shape)
     usable = int(room.ram * _RAM_USABLE)

@@ -14,7 +14,7 @@ import typer
 
 from edgespec import __version__
 from edgespec.catalog.paths import log_file
-from edgespec.cli import bench, chat, doctor, models, pair, run
+from edgespec.cli import bench, chat, doctor, models, pair, run, serve
 from edgespec.cli.interrupts import INTERRUPTED
 from edgespec.errors import EdgespecError
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("chat")(chat.chat)
+app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
 models.app.command("pair")(pair.pair)

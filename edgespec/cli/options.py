@@ -146,23 +146,23 @@ class Models:
         return replace(self, target=model)
 
     @contextmanager
-    def loaded(self, *, remember: bool = True) -> Iterator[LoadedPair]:
+    def loaded(self, **more: Any) -> Iterator[LoadedPair]:
         """Load with progress bars, pulling what is missing; closed at the end.
 
-        remember: see LoadOptions; benchmarks begin without what earlier runs learned.
+        more: LoadOptions that are not the user's to choose.
         """
         from edgespec.cli.progress import fetch, loading_bar
 
         with ctrl_c_leaves():
             with loading_bar() as report:
-                pair = self.load(fetch, report, remember=remember)
+                pair = self.load(fetch, report, **more)
             try:
                 with ctrl_c_raises():
                     yield pair
             finally:
                 pair.engine.close()
 
-    def load(self, fetch: Fetch | None, report: Report, *, remember: bool = True) -> LoadedPair:
+    def load(self, fetch: Fetch | None, report: Report, **more: Any) -> LoadedPair:
         """Load what was asked for; arguments and errors as of `load_pair`."""
         from edgespec.loading import AUTO, load_pair
 
@@ -172,8 +172,8 @@ class Models:
             draft=self.draft or (AUTO if self.target is not None else None),
             fetch=fetch,
             report=report,
-            remember=remember,
             **self._how(),
+            **more,
         )
 
     def _how(self) -> dict[str, Any]:

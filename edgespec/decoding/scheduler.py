@@ -6,13 +6,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from edgespec.decoding.sequence import Request, Running, common_prefix
+from edgespec.decoding.logprobs import logprob
+from edgespec.decoding.sequence import Request, Running
+from edgespec.decoding.slots import Slots
 from edgespec.decoding.verify import verify
-from edgespec.errors import CannotRewindError, ContextFullError
+from edgespec.errors import CannotRewindError, ContextFullError, NoRoomError
 from edgespec.protocols import Drafter, DraftPolicy, Logits, Plan, Row, TokenModel
-from edgespec.types import NO_DRAFT, TARGET, Step
+from edgespec.types import MAX_DRAFT_TOKENS, NO_DRAFT, TARGET, Step, TokenLogprob
 
 PREFILL_CHUNK = 256
+_OLDEST_EVERY = 4  # passes over prompts: the oldest is not put off for ever by shorter ones
 _PREFILL = Plan(NO_DRAFT, 0, "reading the prompt")
 
 
@@ -23,12 +26,14 @@ class _Share:
     running: Running
     plan: Plan
     rows: int
-    wants: int  # rows with logits: 0 inside a prompt, else draft length + 1
+    wants: int  # rows with logits: none inside a prompt, else draft length + 1
     started_at: int
     held_after: int  # what memory holds once the pass succeeded
     emitted: list[int] = field(default_factory=list)
     accepted: int = 0
     ended: bool = False
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
 
     @property
     def prefilled(self) -> int:
@@ -55,27 +60,31 @@ class Scheduler:
         self.policy = policy
         self._clock = clock
         self._chunk = min(prefill_chunk, model.max_rows)
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[Running] = deque()
+        self._parked: list[Running] = []  # until somebody who runs is done
         self._running: dict[int, Running] = {}  # by slot
-        # What each slot's memory holds while nobody runs in it; the least recently used first.
-        self._free: dict[int, list[int]] = {slot: [] for slot in range(model.max_sequences)}
+        self._slots = Slots(model)
+        self._prompt_passes = 0
 
     @property
     def busy(self) -> bool:
-        return bool(self._waiting or self._running)
+        return bool(self._waiting or self._parked or self._running)
 
     def submit(self, request: Request) -> None:
         """Queue a request. Raises ContextFullError when its prompt leaves no room."""
         if len(request.prompt) >= self._model.n_ctx:
             raise ContextFullError(
                 f"The prompt has {len(request.prompt)} tokens but the context holds "
-                f"{self._model.n_ctx}: shorten it or start with a larger --ctx."
+                f"{self._model.n_ctx}: shorten it or start with a larger --ctx.",
+                len(request.prompt),
+                self._model.n_ctx,
             )
-        self._waiting.append(request)
+        self._waiting.append(Running(request, self._model.n_ctx))
 
     def cancel(self, request_id: int) -> None:
         """Drop a request, running or not; unknown ids are ignored. Call between steps."""
-        self._waiting = deque(r for r in self._waiting if r.id != request_id)
+        self._waiting = deque(r for r in self._waiting if r.request.id != request_id)
+        self._parked = [r for r in self._parked if r.request.id != request_id]
         for running in list(self._running.values()):
             if running.request.id == request_id:
                 self._release(running)
@@ -91,9 +100,8 @@ class Scheduler:
         shares = self._share_out(plans, prompts)
         if not shares:
             return []
-        rows = [row for share in shares for row in _rows(share)]
         try:
-            logits = self._model.decode(rows)
+            logits = self._pass(shares)
             decoded = self._clock()
             self._verify(shares, logits)
             verified = self._clock()
@@ -104,51 +112,71 @@ class Scheduler:
                 for drafter in self._drafters.values():
                     drafter.observe(share.running.slot, share.emitted)
         seconds = (drafted - drafting, decoded - drafted, verified - decoded)
-        steps = self._steps(shares, len(rows), seconds, self._clock() - started)
+        steps = self._steps(shares, seconds, self._clock() - started)
         self._tell_policies(shares, steps)
         return steps
 
     def forget(self) -> None:
         """Empty the memory of all slots, so that no prompt finds a prefix. Call while not busy."""
         assert not self.busy, "a running sequence needs its memory"
-        for slot in self._free:
-            self._model.drop(slot)
-            self._free[slot] = []
+        self._slots.forget()
         for drafter in self._drafters.values():
             drafter.forget()
 
     def _admit(self) -> None:
-        while self._waiting and self._free:
-            request = self._waiting.popleft()
-            # The last token is always decoded anew: its logits are needed.
-            wanted = list(request.prompt[:-1])
-            prefixes = {slot: common_prefix(held, wanted) for slot, held in self._free.items()}
-            slot = max(prefixes, key=prefixes.__getitem__)
-            held = self._free.pop(slot)
-            cached = self._reuse(slot, prefixes[slot], len(held))
-            self._running[slot] = Running(request, slot, cached, self._model.n_ctx)
+        while self._waiting and self._slots.any_free and not self._parked:
+            running = self._waiting.popleft()
+            request = running.request
+            held = {slot: other.tokens[: other.kept] for slot, other in self._running.items()}
+            # Whoever wants the logits of the whole prompt has all of it read.
+            known = [] if request.prompt_logprobs else running.tokens
+            running.enter(*self._slots.take(known, held))
+            self._running[running.slot] = running
             for drafter in self._drafters.values():
-                drafter.begin(slot, request.prompt, request.params)
+                drafter.begin(running.slot, running.tokens, request.params, request.prediction)
 
-    def _reuse(self, slot: int, length: int, held: int) -> int:
-        try:
-            if length < held:
-                self._model.rewind(slot, length)
-        except CannotRewindError:
-            self._model.drop(slot)
-            return 0
-        return length
+    def _pass(self, shares: list[_Share]) -> Logits:
+        """Decode. While memory is full, old prefixes are let go, then the latest comers wait."""
+        while True:
+            rows = [row for share in shares for row in _rows(share)]
+            try:
+                if len(rows) > self._model.max_rows and self._park(shares):
+                    continue
+                return self._model.decode(rows)
+            except NoRoomError:
+                if not self._slots.evict() and not self._park(shares):
+                    raise
+
+    def _park(self, shares: list[_Share]) -> bool:
+        """Take the slot of the latest comer; False when nobody else runs."""
+        if len(self._running) < 2:
+            return False
+        latest = max(self._running.values(), key=lambda running: running.request.id)
+        parked, self._parked = [latest, *self._parked], []
+        self._release(latest)
+        self._parked = parked
+        latest.kept = 0
+        shares[:] = [share for share in shares if share.running is not latest]
+        return True
 
     def _next_of_a_prompt(self) -> dict[int, int]:
         """The slot whose prompt is read in this pass, and how many tokens of it.
 
         One prompt at a time, in fixed chunks: where a chunk ends must not depend on speculation
-        or company, or the same prompt could give other logits.
+        or company, or the same prompt could give other logits. The shortest goes first.
         """
-        for slot, running in self._running.items():
-            if running.pending > 1:
-                return {slot: min(running.pending, self._chunk)}
-        return {}
+        reading = [running for running in self._running.values() if running.pending > 1]
+        if not reading:
+            return {}
+        self._prompt_passes += 1
+        if self._prompt_passes % _OLDEST_EVERY:
+            running = min(reading, key=lambda one: one.pending)
+        else:
+            running = min(reading, key=lambda one: one.request.id)
+        chunk = self._chunk
+        if running.request.prompt_logprobs:  # no more logits fit into one pass
+            chunk = min(chunk, MAX_DRAFT_TOKENS + 1)
+        return {running.slot: min(running.pending, chunk)}
 
     def _plan(self, reading: int) -> dict[int, Plan]:
         """A plan for every decoding sequence, by its own policy or the common one."""
@@ -184,7 +212,9 @@ class Scheduler:
                 rows = len(plans[slot].draft) + 1
                 shares.append(_share(running, plans[slot], rows, rows))
             elif rows := prompts.get(slot, 0):
-                shares.append(_share(running, _PREFILL, rows, int(rows == running.pending)))
+                last = int(rows == running.pending)
+                wants = rows if running.request.prompt_logprobs else last
+                shares.append(_share(running, _PREFILL, rows, wants))
         return shares
 
     def _verify(self, shares: list[_Share], logits: Logits) -> None:
@@ -193,7 +223,10 @@ class Scheduler:
             running = share.running
             mine = logits[at : at + share.wants]
             at += share.wants
-            if share.wants:
+            if share.prefilled and share.wants > 1:
+                share.prompt_logprobs = _of_prompt(share, mine)
+            if share.rows == running.pending + len(share.plan.draft):
+                mine = mine[-1 - len(share.plan.draft) :]
                 verdict = verify(
                     share.plan.draft.tokens,
                     mine,
@@ -202,6 +235,11 @@ class Scheduler:
                     running.request.ends,
                 )
                 share.emitted, share.accepted, share.ended = verdict
+                if running.request.logprobs is not None:
+                    share.logprobs = tuple(
+                        logprob(row, token, running.request.logprobs)
+                        for row, token in zip(mine, share.emitted, strict=False)
+                    )
             running.kept += share.rows - len(share.plan.draft) + share.accepted
             # The last token of an answer is never in memory, whoever proposed it.
             running.kept = min(running.kept, len(running.tokens) - 1)
@@ -221,10 +259,10 @@ class Scheduler:
     def _steps(
         self,
         shares: list[_Share],
-        pass_rows: int,
         seconds: tuple[float, float, float],
         total: float,
     ) -> list[Step]:
+        pass_rows = sum(share.rows for share in shares)
         draft_s, verify_s, sample_s = seconds
         steps = []
         for share in shares:
@@ -258,15 +296,19 @@ class Scheduler:
                     other_s=(total - draft_s - verify_s - sample_s) * part,
                     reason=share.plan.reason,
                     finish_reason=finish_reason,
+                    logprobs=share.logprobs,
+                    prompt_logprobs=share.prompt_logprobs,
                 )
             )
         return steps
 
     def _release(self, running: Running) -> None:
         del self._running[running.slot]
-        self._free[running.slot] = running.tokens[: running.kept]
+        self._slots.give_back(running.slot, running.tokens[: running.kept])
         for drafter in self._drafters.values():
             drafter.end(running.slot)
+        self._waiting.extendleft(reversed(self._parked))
+        self._parked = []
 
 
 def _share(running: Running, plan: Plan, rows: int, wants: int) -> _Share:
@@ -281,6 +323,13 @@ def _rows(share: _Share) -> list[Row]:
     return [
         Row(running.slot, start + i, token, i >= first_wanted) for i, token in enumerate(tokens)
     ]
+
+
+def _of_prompt(share: _Share, logits: Logits) -> tuple[TokenLogprob, ...]:
+    running = share.running
+    following = running.tokens[running.kept + 1 : running.kept + share.rows + 1]
+    top = running.request.logprobs or 0
+    return tuple(logprob(row, token, top) for row, token in zip(logits, following, strict=False))
 
 
 def _sources(share: _Share) -> tuple[str, ...]:

@@ -16,6 +16,9 @@ class Request:
 
     ends: asked once for every emitted token, in order; True ends the answer with that token.
     policy: decides on this request's drafts; None for the scheduler's policy.
+    prediction: what the answer is expected to be, for drafts. logprobs: report those of every
+    token, with so many of the best beside it; None for none. prompt_logprobs: those of the
+    prompt's tokens as well, which are all read anew for that.
     """
 
     id: int
@@ -24,24 +27,34 @@ class Request:
     max_tokens: int
     ends: Callable[[int], bool]
     policy: DraftPolicy | None = None
+    prediction: tuple[int, ...] = ()
+    logprobs: int | None = None
+    prompt_logprobs: bool = False
 
 
 class Running:
-    """A request at work in one slot of the model's memory.
+    """A request at work, in one slot of the model's memory unless it waits for one.
 
     tokens: prompt and what was emitted. kept: how many of them are in memory; all but the last
-    while decoding, fewer while the prompt is read. cached: how many were there at the start.
+    while decoding, fewer while the prompt is read. cached: how many tokens of the prompt were
+    there at the start.
     """
 
-    def __init__(self, request: Request, slot: int, cached: int, n_ctx: int) -> None:
+    def __init__(self, request: Request, n_ctx: int) -> None:
         self.request = request
-        self.slot = slot
+        self.slot = -1
         self.tokens = list(request.prompt)
-        self.cached = cached
-        self.kept = cached
+        self.cached = 0
+        self.kept = 0
         self.sampler = Sampler(request.params)
         self._end = min(len(self.tokens) + request.max_tokens, n_ctx)
         self._n_ctx = n_ctx
+
+    def enter(self, slot: int, cached: int) -> None:
+        """Run in `slot`, which holds so many of the tokens."""
+        self.slot, self.kept = slot, cached
+        if len(self.tokens) == len(self.request.prompt):  # else it goes on after being parked
+            self.cached = cached
 
     @property
     def pending(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from edgespec.decoding.sampling import LogitRow, Sampler
 from edgespec.decoding.sequence import common_prefix
-from edgespec.errors import CannotRewindError
+from edgespec.errors import CannotRewindError, NoRoomError
 from edgespec.protocols import More, Row, TokenModel
 from edgespec.types import Draft, SamplingParams
 
@@ -68,7 +68,13 @@ class ModelDrafter:
         self._n_vocab = min(n_vocab, model.n_vocab)
         self._mirrors = [_Mirror() for _ in range(model.max_sequences)]
 
-    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
+    def begin(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        prediction: Sequence[int] = (),
+    ) -> None:
         mirror = self._mirrors[sequence]
         mirror.tokens = list(tokens)
         mirror.sampler = Sampler(params)
@@ -123,7 +129,8 @@ class ModelDrafter:
         rows, growing = self._catch_up(active), active
         passes: dict[int, list[int]] = {sequence: [] for sequence in active}
         while rows:
-            self._advance(rows)
+            if not self._advance(rows):
+                break
             for sequence, its_rows in Counter(row.sequence for row in rows).items():
                 passes[sequence].append(its_rows)
             growing = [
@@ -170,14 +177,20 @@ class ModelDrafter:
             ]
         return rows
 
-    def _advance(self, rows: Sequence[Row]) -> None:
-        """One pass; every row with logits adds a token to its sequence's draft."""
-        logits = self._model.decode(rows)
+    def _advance(self, rows: Sequence[Row]) -> bool:
+        """One pass; every row with logits adds a token to its sequence's draft. False when
+        memory is full: it is emptied then, to be read again as far as that pays."""
+        try:
+            logits = self._model.decode(rows)
+        except NoRoomError:
+            self.forget()
+            return False
         for row in rows:
             self._mirrors[row.sequence].held.append(row.token)
         wanting = [row.sequence for row in rows if row.want_logits]
         for sequence, line in zip(wanting, logits, strict=True):
             self._draw(self._mirrors[sequence], line[: self._n_vocab])
+        return True
 
     @staticmethod
     def _draw(mirror: _Mirror, logits: LogitRow) -> None:

@@ -142,7 +142,13 @@ class NgramDrafter:
         self._running: dict[int, NgramIndex] = {}
         self._ended: dict[int, NgramIndex] = {}
 
-    def begin(self, sequence: int, tokens: Sequence[int], params: SamplingParams) -> None:
+    def begin(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        prediction: Sequence[int] = (),
+    ) -> None:
         """Index the prompt; the old index of this sequence is kept if the prompt extends it."""
         index = self._running.pop(sequence, None) or self._ended.pop(sequence, None)
         prompt = list(tokens)

@@ -10,7 +10,13 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
-from edgespec.errors import BackendError, CannotRewindError, DecodeAbortedError, ModelLoadError
+from edgespec.errors import (
+    BackendError,
+    CannotRewindError,
+    DecodeAbortedError,
+    ModelLoadError,
+    NoRoomError,
+)
 from edgespec.llama import library
 from edgespec.llama.model import Model
 from edgespec.protocols import Logits, Row
@@ -31,12 +37,13 @@ _DECODE_NO_ROOM = 1
 class Context:
     """Implements `protocols.TokenModel` on a llama_context. Not thread-safe.
 
-    n_ctx: tokens each sequence can hold. threads: used for passes of every width alike, since
-    verification counts as batch processing in llama.cpp. mixed_cache: keep the V half of the
-    KV cache in BF16 beside an F16 K half. llama.cpp's CPU attention splits a pass of one token
-    among threads from 512 cells on, and then sums in another order than wider passes, but only
-    where both halves have one type (ggml-cpu/ops.cpp: use_split_kv_path). quantized_cache: keep
-    both halves in Q8_0 instead, which takes about half the memory and rounds more.
+    n_ctx: tokens that fit, all sequences together. threads: used for passes of every width
+    alike, since verification counts as batch processing in llama.cpp. mixed_cache: keep the V
+    half of the KV cache in BF16 beside an F16 K half. llama.cpp's CPU attention splits a pass of
+    one token among threads from 512 cells on, and then sums in another order than wider passes,
+    but only where both halves have one type (ggml-cpu/ops.cpp: use_split_kv_path).
+    quantized_cache: keep both halves in Q8_0 instead, which takes about half the memory and
+    rounds more.
     Raises ModelLoadError when the memory cannot be had.
     """
 
@@ -55,7 +62,7 @@ class Context:
         self.n_ctx = n_ctx
         self.max_sequences = max_sequences
         # llama.cpp allows no pass beyond the whole context, and asserts that.
-        self.max_rows = min(max_rows, n_ctx * max_sequences)
+        self.max_rows = min(max_rows, n_ctx)
         self._max_wanted = min(self.max_rows, MAX_WIDTH * max_sequences)
         # Snapshots of recurrent state are not used yet: such models run plain.
         self.rewind_depth: float = 0 if model.is_recurrent else math.inf
@@ -91,13 +98,12 @@ class Context:
 
     def _open(self, model: Model, threads: int) -> Any:
         params = llama_cpp.llama_context_default_params()
-        cells = self.n_ctx * self.max_sequences
-        if cells > _MOST_CELLS:
+        if self.n_ctx > _MOST_CELLS:
             raise ModelLoadError(
-                f"No context of {cells} tokens for {model.path.name}: llama.cpp counts to "
+                f"No context of {self.n_ctx} tokens for {model.path.name}: llama.cpp counts to "
                 f"{_MOST_CELLS}. Try a smaller --ctx."
             )
-        params.n_ctx = cells
+        params.n_ctx = self.n_ctx
         params.n_batch = self.max_rows
         params.n_ubatch = self.max_rows
         params.n_seq_max = self.max_sequences
@@ -139,9 +145,9 @@ class Context:
         if code == _DECODE_ABORTED:
             raise DecodeAbortedError("The pass was interrupted.")
         if code != 0:
-            reason = library.last_complaint() or f"llama_decode returned {code}"
             if code == _DECODE_NO_ROOM:
-                reason = "the context has no free cells left"
+                raise NoRoomError("The context has no free cells left; load with a larger --ctx.")
+            reason = library.last_complaint() or f"llama_decode returned {code}"
             raise BackendError(f"llama.cpp failed: {reason}. See the log file; restart edgespec.")
         llama_cpp.llama_synchronize(handle)
         return self._logits(handle, wanted)

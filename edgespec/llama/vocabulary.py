@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cached_property
 from typing import Any
 
 import llama_cpp
@@ -29,6 +30,12 @@ class Vocabulary:
         self.adds_eos = bool(llama_cpp.llama_vocab_get_add_eos(handle))
         self._ends: dict[int, bool] = {}
         self._pieces: dict[int, bytes] = {}
+
+    @cached_property
+    def longest_piece(self) -> int:
+        """Bytes of the longest token as it is written in the vocabulary, which is not shorter
+        than what it stands for."""
+        return max(map(len, self.texts(0, self.size)), default=1)
 
     def close(self) -> None:
         """The model is about to be freed, and the vocabulary with it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NoReturn
@@ -20,17 +21,23 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from edgespec.errors import OptionError, TemplateError
+from edgespec.text.messages import Message, arrange, merge
 
-Message = dict[str, Any]
-"""role: system, user, assistant or tool. content: str. Other keys are the template's business."""
-
-_ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
+# What the probes say. No template and no chat has these words of its own.
+_MARK = "edgespecprobe"
+_UNKNOWN = "edgespecrole"
+_ID = "edgespec0"  # nine characters, as some templates demand
+_ARGUMENTS = {"edgespeckey": "edgespecvalue"}
+_USER = {"role": "user", "content": "hello"}
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Looks.",
+        "parameters": {"type": "object", "properties": {}, "required": []},
+    },
 }
+
 _RESERVED = ("messages", "bos_token", "eos_token")
 _WAY_OUT = "use `edgespec run --raw` (the prompt is passed as it is) or another file of this model"
 
@@ -61,55 +68,165 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         /,
         *,
-        add_generation_prompt: bool = True,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool | None = None,
         **extra: Any,
     ) -> str:
         """The prompt for these messages. It holds the text of special tokens, BOS included.
 
         add_generation_prompt: end with the opening of the assistant's turn.
+        continue_final_message: end with the text of the last message, an assistant's, so that the
+            answer goes on from there. Left alone, both follow from who spoke last.
         extra: more variables for the template, such as `tools` or `enable_thinking`.
 
         Raises OptionError for unusable messages and TemplateError when the template fails or
         refuses them.
         """
-        for name in _RESERVED:
-            if name in extra:
-                raise OptionError(
-                    f"{name} is set by edgespec; leave it out of the template options."
-                )
-        extra["add_generation_prompt"] = add_generation_prompt
-        return self._run(self.normalize(messages), extra)
+        _check_options(extra, add_generation_prompt, continue_final_message)
+        known = self.normalize(messages)
+        if continue_final_message and not _may_continue(messages[-1]):
+            raise OptionError(
+                "continue_final_message needs an assistant's message without tool calls at the end."
+            )
+        unasked = add_generation_prompt is None and continue_final_message is None
+        if (unasked or continue_final_message) and _may_continue(known[-1]):
+            return self._continued(known, extra)
+        # Where the last message said nothing, its turn is opened again.
+        opens = add_generation_prompt is not False or bool(continue_final_message)
+        return self._prompt(known, {**extra, "add_generation_prompt": opens})
 
     def normalize(self, messages: Sequence[Mapping[str, Any]]) -> list[Message]:
         """The messages as the template gets them; the argument is not changed.
 
         "developer" becomes "system", lists of text parts become one string, leading system
-        messages become one, and a template without a system role gets the text in front of the
-        next user message. Raises OptionError naming the first message that cannot be used.
+        messages become one, tool calls get the form that the template wants, and system text goes
+        in front of the next user message where the template has no place for it. An assistant's
+        message at the end that says nothing is left out.
+        Raises OptionError naming the first message that cannot be used.
         """
-        if not messages:
-            raise OptionError("There are no messages; give at least one user message.")
-        checked = [_checked(index, message) for index, message in enumerate(messages)]
-        merged = _merge_leading(checked)
-        if any(message["role"] == "system" for message in merged) and not self.takes_system:
-            return _fold_system(merged)
-        return merged
+        return arrange(messages, self)
+
+    # Probes. What a template does is found by trying, when it first matters.
 
     @cached_property
     def takes_system(self) -> bool:
-        """Whether the template shows the text of a system message (found by trying)."""
-        marker = "edgespecprobe"
-        user = {"role": "user", "content": "hello"}
+        """Whether the template shows the text of a system message."""
+        return self._shows("system", [], [_USER])
+
+    @cached_property
+    def knows_developer(self) -> bool:
+        """Whether "developer" means something to it, also behind a system message.
+
+        Templates like ChatML show any word that stands there, which no model was trained on.
+        """
+        before = [{"role": "system", "content": "be kind"}] if self.takes_system else []
         try:
-            return marker in self._run([{"role": "system", "content": marker}, user], {})
+            shown = self._run([*before, {"role": "developer", "content": _MARK}, _USER], {})
+        except TemplateError:
+            return False
+        try:
+            other = self._run([*before, {"role": _UNKNOWN, "content": _MARK}, _USER], {})
+        except TemplateError:
+            other = ""
+        # Some templates write roles in capitals.
+        as_any = other.lower().replace(_UNKNOWN, "developer")
+        return _MARK in shown and shown.lower() != as_any
+
+    @cached_property
+    def late_roles(self) -> frozenset[str]:
+        """Which of system and developer it shows in the middle of a chat."""
+        before, after = [_USER, {"role": "assistant", "content": "hi"}], [_USER]
+        roles = ("system", "developer")
+        return frozenset(role for role in roles if self._shows(role, before, after))
+
+    @cached_property
+    def wants_objects(self) -> bool:
+        """Whether arguments of tool calls have to be objects.
+
+        Text is kept as the model wrote it, unless the template escapes it, or has a form of its
+        own for objects.
+        """
+        content = None if self.wants_null else ""
+        text = self._call(json.dumps(_ARGUMENTS), content)
+        parsed = self._call(_ARGUMENTS, content)
+        kept = json.dumps(_ARGUMENTS) in text
+        as_json = json.dumps(_ARGUMENTS, separators=(",", ":")) in "".join(parsed.split())
+        usable = all(word in parsed for word in ("edgespeckey", "edgespecvalue"))
+        return usable and str(_ARGUMENTS) not in parsed and not (kept and as_json)
+
+    @cached_property
+    def wants_short_ids(self) -> bool:
+        """Whether it refuses ids of tool calls that have not nine letters or digits."""
+        return not self._shows_call(id="call_0") and self._shows_call()
+
+    @cached_property
+    def wants_null(self) -> bool:
+        """Whether it shows tool calls only where the content is null."""
+        return not self._shows_call("") and self._shows_call(None)
+
+    def _shows(self, role: str, before: list[Message], after: list[Message]) -> bool:
+        try:
+            return _MARK in self._run([*before, {"role": role, "content": _MARK}, *after], {})
         except TemplateError:
             pass
         try:
-            self._run([user], {})
+            self._run([*before, *after], {})
         except TemplateError:
             # It fails anyway, so the failure above says nothing about the role.
             return True
         return False
+
+    def _shows_call(self, *contents: str | None, id: str = _ID) -> bool:
+        forms = (json.dumps(_ARGUMENTS), _ARGUMENTS)
+        return any(
+            _MARK in self._call(arguments, content, id)
+            for arguments in forms
+            for content in contents or ("", None)
+        )
+
+    def _call(self, arguments: object, content: str | None, id: str = _ID) -> str:
+        """A tool call as the template shows it; nothing when it fails."""
+        call = {"id": id, "type": "function", "function": {"name": _MARK, "arguments": arguments}}
+        turn = {"role": "assistant", "content": content, "tool_calls": [call]}
+        try:
+            return self._run([_USER, turn], {"tools": [_TOOL], "add_generation_prompt": False})
+        except TemplateError:
+            return ""
+
+    # Running.
+
+    def _continued(self, messages: list[Message], extra: dict[str, Any]) -> str:
+        """The prompt that ends with the last message's text.
+
+        A mark behind the text shows where it ends: the text itself may stand in an end-of-turn
+        marker as well.
+        """
+        *before, last = messages
+        text: str = last["content"]
+        prompt = ""
+        closed = {**extra, "add_generation_prompt": False}
+        try:
+            marked = self._prompt([*before, {**last, "content": text + _MARK}], closed)
+            prompt = marked.rpartition(_MARK)[0]
+            if text[-1].isspace() and not self._prompt(messages, closed).startswith(prompt):
+                prompt = prompt.rstrip()  # the template strips, so whitespace never stands there
+        except TemplateError:
+            if not before:
+                raise
+        if prompt.endswith(text.strip()):
+            return prompt
+        # It refuses such an end, or rewrites what an assistant said: thoughts are cut out.
+        return self._prompt(before, {**extra, "add_generation_prompt": True}) + text
+
+    def _prompt(self, messages: list[Message], extra: dict[str, Any]) -> str:
+        try:
+            return self._run(messages, extra)
+        except TemplateError:
+            merged = merge(messages, self)
+            if merged != messages:
+                with suppress(TemplateError):
+                    return self._run(merged, extra)
+            raise  # what it said about the messages as they are
 
     def _run(self, messages: list[Message], extra: dict[str, Any]) -> str:
         # Templates written for Hugging Face expect these two to be defined.
@@ -133,81 +250,19 @@ def require_template(source: str | None, model_name: str) -> str:
     return source
 
 
-def _checked(index: int, message: Mapping[str, Any]) -> Message:
-    if not isinstance(message, Mapping):
-        raise OptionError(f"messages[{index}] is not an object; give a role and a content.")
-    role = message.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
+def _check_options(extra: Mapping[str, Any], add: bool | None, go_on: bool | None) -> None:
+    for name in _RESERVED:
+        if name in extra:
+            raise OptionError(f"{name} is set by edgespec; leave it out of the template options.")
+    if add and go_on:
         raise OptionError(
-            f"messages[{index}] has the role {role!r}; use one of {', '.join(_ROLES)}."
+            "add_generation_prompt opens a new turn, continue_final_message goes on with the last"
+            " one; set one of them."
         )
-    content = message.get("content")
-    if content is None and role == "assistant" and message.get("tool_calls"):
-        content = ""  # a turn that only calls tools
-    return {**message, "role": _ROLES[role], "content": _content(index, content)}
 
 
-def _content(index: int, content: object) -> str:
-    if isinstance(content, str):
-        return content
-    if content is None:
-        raise OptionError(
-            f"messages[{index}] has no content; give a string, '' if nothing is meant."
-        )
-    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
-        raise OptionError(
-            f"messages[{index}] has a content of type {type(content).__name__}; give a string or a"
-            " list of text parts."
-        )
-    # One part a line, as llama.cpp's server does it.
-    return "\n".join(_part(index, number, part) for number, part in enumerate(content))
-
-
-def _part(index: int, number: int, part: object) -> str:
-    where = f"messages[{index}].content[{number}]"
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    if not isinstance(part, Mapping) or kind != "text":
-        raise OptionError(
-            f"{where} has the type {kind!r}, but only text can be read; send text parts alone."
-        )
-    text = part.get("text")
-    if not isinstance(text, str):
-        raise OptionError(f"{where} has no text; give a string under 'text'.")
-    return text
-
-
-def _merge_leading(messages: list[Message]) -> list[Message]:
-    count = 0
-    while count < len(messages) and messages[count]["role"] == "system":
-        count += 1
-    if count < 2:
-        return messages
-    text = _paragraphs(*(message["content"] for message in messages[:count]))
-    return [{**messages[0], "content": text}, *messages[count:]]
-
-
-def _fold_system(messages: list[Message]) -> list[Message]:
-    """Put each system text in front of the next user message, or at the end of the last one."""
-    folded: list[Message] = []
-    pending = ""
-    for message in messages:
-        if message["role"] == "system":
-            pending = _paragraphs(pending, message["content"])
-        elif message["role"] == "user":
-            folded.append({**message, "content": _paragraphs(pending, message["content"])})
-            pending = ""
-        else:
-            folded.append(message)
-    if not pending:
-        return folded
-    if folded and folded[-1]["role"] == "user":  # such templates want the roles to alternate
-        last = folded.pop()
-        return [*folded, {**last, "content": _paragraphs(last["content"], pending)}]
-    return [*folded, {"role": "user", "content": pending}]
-
-
-def _paragraphs(*texts: str) -> str:
-    return "\n\n".join(text for text in texts if text)
+def _may_continue(message: Mapping[str, Any]) -> bool:
+    return message["role"] == "assistant" and not message.get("tool_calls")
 
 
 def _compile(source: str, clock: Callable[[], datetime]) -> jinja2.Template:

@@ -1,0 +1,192 @@
+"""`edgespec serve`: an HTTP server for editors, agents and chats, by the APIs that they know."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgespec.cli import options as opt
+from edgespec.cli.groups import grouped
+from edgespec.errors import OptionError
+
+if TYPE_CHECKING:
+    from edgespec.loading import LoadedPair
+    from edgespec.server.card import Card
+    from edgespec.server.settings import Settings
+
+PORT = 8080
+_USUAL_CONTEXT = 16384  # agents send long prompts
+_PANEL = "Server"
+
+Host = Annotated[
+    str, opt.option("--host", rich_help_panel=_PANEL, help="The address to listen on.")
+]
+Port = Annotated[
+    int,
+    opt.option("--port", min=0, max=65535, rich_help_panel=_PANEL, help="The port; 0: any free."),
+]
+Keys = Annotated[
+    list[str] | None,
+    opt.option(
+        "--api-key",
+        metavar="KEY",
+        rich_help_panel=_PANEL,
+        help="Ask every client for this key; repeatable.",
+    ),
+]
+Open = Annotated[
+    bool,
+    opt.option(
+        "--allow-anyone",
+        rich_help_panel=_PANEL,
+        help="Listen beyond this machine without a key: everyone on the network may use it.",
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    opt.option(
+        "--allow-host",
+        metavar="NAME",
+        rich_help_panel=_PANEL,
+        help="Another name by which clients reach this machine; repeatable.",
+    ),
+]
+Origins = Annotated[
+    list[str] | None,
+    opt.option(
+        "--allow-origin",
+        metavar="ORIGIN",
+        rich_help_panel=_PANEL,
+        help="A web page that may use the server, as https://chat.example; repeatable.",
+    ),
+]
+Parallel = Annotated[
+    int,
+    opt.option(
+        "--parallel",
+        min=1,
+        max=64,
+        rich_help_panel=_PANEL,
+        help="Answers at the same time; they share the context. One more may be short.",
+    ),
+]
+Queue = Annotated[
+    int,
+    opt.option("--queue", min=0, max=4096, rich_help_panel=_PANEL, help="Requests that may wait."),
+]
+Alias = Annotated[
+    str | None,
+    opt.option(
+        "--alias",
+        metavar="NAME",
+        rich_help_panel=_PANEL,
+        help="The name of the model; default: that of the pair or file.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    opt.option(
+        "--strict-model",
+        rich_help_panel=_PANEL,
+        help="Refuse requests for other models instead of answering with this one.",
+    ),
+]
+AnswerTokens = Annotated[
+    int,
+    opt.option(
+        "--max-tokens",
+        "-n",
+        min=0,
+        rich_help_panel=_PANEL,
+        help="Tokens of an answer whose request sets no limit; 0: as many as fit.",
+    ),
+]
+
+
+@grouped
+def serve(
+    loading: opt.Loading,
+    host: Host = "127.0.0.1",
+    port: Port = PORT,
+    api_key: Keys = None,
+    allow_anyone: Open = False,
+    allow_host: Names = None,
+    allow_origin: Origins = None,
+    parallel: Parallel = 4,
+    queue: Queue = 64,
+    alias: Alias = None,
+    strict_model: Strict = False,
+    max_tokens: AnswerTokens = 0,
+) -> None:
+    """Serve a model to editors, agents and chats on this machine, by OpenAI's API and others.
+
+    Ctrl-C ends it; answers in the making get a few seconds. docs/clients.md has settings for
+    clients.
+    """
+    from edgespec.server.app import create_app
+    from edgespec.server.running import serve as run
+    from edgespec.server.settings import Settings
+
+    keys = tuple(key for key in api_key or () if key)
+    _check_reach(host, keys, allow_anyone)
+    settings = Settings(
+        model=alias or _name(loading),
+        parallel=parallel,
+        queue=queue,
+        strict_model=strict_model,
+        max_tokens=max_tokens or None,
+        created=int(time.time()),
+        host=host,
+        hosts=tuple(allow_host or ()),
+        origins=tuple(allow_origin or ()),
+        keys=keys,
+    )
+    sequences = parallel + settings.short_lane
+    with loading.loaded(max_sequences=sequences, usual_ctx=_USUAL_CONTEXT) as pair:
+        for decision in pair.engine.info.decisions:
+            typer.echo(decision, err=True)
+        app = create_app(pair.engine, settings, _card(pair))
+        run(app, host, port, lambda address: _announce(address, settings))
+
+
+def _check_reach(host: str, keys: tuple[str, ...], allow_anyone: bool) -> None:
+    if keys or allow_anyone or _is_loopback(host):
+        return
+    raise OptionError(
+        f"--host {host} can be reached from other machines: set an --api-key, or say "
+        "--allow-anyone."
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _name(loading: opt.Loading) -> str:
+    name = loading.target or loading.pair or "default"
+    return name.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _announce(address: str, settings: Settings) -> None:
+    typer.echo(f"{settings.model} is served at {address}/v1", err=True)
+
+
+def _card(pair: LoadedPair) -> Card:
+    from edgespec.server.card import Card
+
+    target = pair.target
+    return Card(
+        description=target.description,
+        architecture=target.metadata("general.architecture") or "",
+        size=target.size,
+        parameters=target.n_params,
+        n_vocab=target.vocabulary.size,
+        n_ctx_train=target.n_ctx_train,
+        template=target.chat_template or "",
+    )
