@@ -18,17 +18,17 @@ from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
 from edgespec.drafters.prediction import PredictionDrafter
 from edgespec.engine import Engine, EngineInfo
-from edgespec.errors import ModelLoadError, OptionError, TemplateError
+from edgespec.errors import ModelLoadError, OptionError
 from edgespec.llama import library
 from edgespec.llama.context import MAX_WIDTH, Context
 from edgespec.llama.exact import Exact, Numerics, choose_numerics
 from edgespec.llama.model import Model
 from edgespec.llama.vocabulary import check_compatible
 from edgespec.measuring import Measuring, Report
+from edgespec.model_text import chat_template, fill_in
 from edgespec.placing import Placement, place
 from edgespec.policies import PREDICTION, DraftTokens, Policies
 from edgespec.protocols import Drafter
-from edgespec.text.template import ChatTemplate, require_template
 
 DrafterName = Literal["auto", "model", "n-gram", "none"]
 
@@ -160,7 +160,8 @@ class Assembly:
             model=context,
             tokenizer=target.vocabulary,
             scheduler=Scheduler(context, drafters, policies.usual, time.perf_counter),
-            template=_template(target),
+            template=chat_template(target),
+            fim=fill_in(target),
             policies=policies,
             info=self._info(target, draft, _by_default(drafters), context, numerics),
             close=freeing.close,
@@ -383,17 +384,3 @@ def _by_default(drafters: Mapping[str, Drafter]) -> tuple[str, ...]:
 
 def _usable(widths: Sequence[int], identical: frozenset[int] | None) -> list[int]:
     return [n for n in widths if identical is None or n in identical or n == 1]
-
-
-def _template(model: Model) -> ChatTemplate | TemplateError:
-    """A broken or missing template only matters to those who chat."""
-    vocabulary = model.vocabulary
-    try:
-        source = require_template(model.chat_template, model.path.name)
-        return ChatTemplate(
-            source,
-            bos=vocabulary.name(vocabulary.bos) if vocabulary.bos >= 0 else "",
-            eos=vocabulary.name(vocabulary.eos) if vocabulary.eos >= 0 else "",
-        )
-    except TemplateError as error:
-        return error

@@ -30,6 +30,7 @@ from edgespec.policies import DraftTokens, Policies
 from edgespec.prompts import Prompts, too_long
 from edgespec.protocols import Tokenizer, TokenModel
 from edgespec.requests import Messages, Prompt, RequestOptions, check, sampling_of
+from edgespec.text.fim import Fim, Gap, Room
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Chunk, Completion, SamplingParams, Step
 
@@ -76,6 +77,7 @@ class Engine:
         template: ChatTemplate | TemplateError,
         policies: Policies,
         info: EngineInfo,
+        fim: Fim | str = "This model cannot fill in the middle.",
         close: Callable[[], None],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -84,6 +86,7 @@ class Engine:
         self._model = model
         self._tokenizer = tokenizer
         self._scheduler = scheduler
+        self._fim = fim
         self._prompts = Prompts(tokenizer, template, model.n_ctx)
         self._policies = policies
         self._free = close
@@ -155,6 +158,7 @@ class Engine:
             params=params,
             max_tokens=self._model.n_ctx if max_tokens is None else max_tokens,
             stop=options.get("stop") or (),
+            stop_tokens=options.get("stop_tokens", ()),
             tokenizer=self._tokenizer,
             # With several sequences the cells of memory lie in an order that others have a part in.
             exact=self.info.exact_widths is not None and self._model.max_sequences == 1,
@@ -226,6 +230,18 @@ class Engine:
     def render(self, messages: Messages, **template_options: Any) -> str:
         """The prompt that a chat becomes. Raises OptionError and TemplateError."""
         return self._prompts.render(messages, template_options)
+
+    @property
+    def fim(self) -> Fim | str:
+        """How this model fills in the middle of a text, or why it cannot."""
+        return self._fim
+
+    def fill_in(self, gap: Gap, room: Room | None = None) -> list[int]:
+        """The prompt for what belongs into a gap. Raises OptionError and EngineClosedError."""
+        if isinstance(self._fim, str):
+            raise OptionError(self._fim)
+        with self._open():
+            return self._fim.tokens(self._tokenizer, gap, room)
 
     def plain_token_s(self, depth: int) -> float | None:
         """Seconds that a pass of plain decoding takes now, behind `depth` tokens; None where that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import zip_longest
 from typing import Literal, TypedDict, Unpack
 
@@ -52,6 +52,7 @@ class Generation:
         policy: DraftPolicy | None,
         clock: Callable[[], float],
         submitted: float,
+        stop_tokens: Container[int] = (),
         notify: Callable[[], None] | None = None,
         **more: Unpack[RequestDetails],
     ) -> None:
@@ -78,6 +79,7 @@ class Generation:
         self._clock = clock
         self._submitted = submitted
         self._first_token: float | None = None
+        self._stop_tokens = stop_tokens
         self._notify = notify
 
     # The caller's side.
@@ -146,7 +148,9 @@ class Generation:
     def _ends(self, token: int) -> bool:
         if self._reads_only:
             return False
-        return self._tokenizer.ends_generation(token) or self._text.feed(token)
+        if token in self._stop_tokens or self._tokenizer.ends_generation(token):
+            return True
+        return self._text.feed(token)
 
     def _put(
         self, texts: Sequence[str], steps: tuple[Step, ...], reason: FinishReason | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypedDict
 
@@ -27,7 +27,8 @@ class RequestOptions(TypedDict, total=False):
     context holds, 0 to read the prompt only, for a later request that begins alike. stop:
     strings that end the answer. num_draft_tokens, drafter: k and one of the loaded drafters for
     this request alone; 0 is plain decoding. prediction: what the answer is expected to be, which
-    makes it faster as far as it is right. logprobs: of every token, with so many of the best
+    makes it faster as far as it is right. stop_tokens: tokens that end the answer and are no part
+    of it, besides the model's own. logprobs: of every token, with so many of the best
     beside it. prompt_logprobs: of the prompt's tokens as well. notify: called on the engine's
     thread whenever there is more to read.
     Sampling: `params`, or the fields of SamplingParams as keywords.
@@ -37,6 +38,7 @@ class RequestOptions(TypedDict, total=False):
     template_options: Mapping[str, Any]
     max_tokens: int | None
     stop: Sequence[str] | None
+    stop_tokens: Container[int]
     num_draft_tokens: DraftTokens
     drafter: str
     prediction: str

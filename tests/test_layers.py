@@ -32,9 +32,11 @@ LAYERS: dict[str, set[str]] = {
     "prompts": _SEAMS | {"requests", "text"},
     "engine": _BELOW_ENGINE | {"generation", "policies", "requests", "prompts"},
     "measuring": _BELOW_ENGINE | {"llama", "catalog"},
+    "model_text": {"errors", "text", "llama"},
     "placing": _RECORDS | {"llama", "catalog"},
     "assembly": _BELOW_ENGINE
-    | {"drafters", "llama", "catalog", "policies", "engine", "measuring", "placing"},
+    | {"drafters", "llama", "catalog", "policies", "engine", "measuring", "placing"}
+    | {"model_text"},
     "loading": _SEAMS | {"llama", "catalog", "engine", "measuring", "assembly"},
     "diagnosis": _RECORDS | {"llama", "catalog", "loading"},
     "explaining": _SEAMS | {"decoding", "drafters"},
@@ -44,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "cli": _RECORDS
     | {"decoding.stats", "catalog", "generation", "engine", "measuring", "loading", "bench"}
     | {"explaining", "diagnosis", "placing", "compatibility", "server", "tui", ""},
-    "server": _SEAMS | {"decoding.stats", "generation", "requests", "engine", "text"} | {""},
+    "server": _SEAMS | {"generation", "policies", "requests", "engine", "text", ""},
     "tui": _RECORDS | {"generation", "engine", "catalog", ""},
     "": _RECORDS | {"engine", "loading"},  # edgespec/__init__.py: the public names
     "__main__": {"cli"},

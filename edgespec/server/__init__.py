@@ -1,1 +1,1 @@
-"""`edgespec serve`: the HTTP API. A page of one origin, or a host name, is trusted by name only."""
+"""`edgespec serve`: the HTTP API in front of an engine."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from edgespec.engine import Engine
+from edgespec.errors import EdgespecError
 from edgespec.server.api import chat, models
 from edgespec.server.backend import Backend
 from edgespec.server.card import Card
-from edgespec.server.errors import handle
+from edgespec.server.errors import ApiError, handle
 from edgespec.server.security import secured
 from edgespec.server.settings import Settings
 
@@ -33,7 +36,8 @@ def create_app(engine: Engine, settings: Settings, card: Card | None = None) -> 
         for method, paths, endpoint in ROUTES
         for path in paths
     ]
-    app = Starlette(routes=routes, exception_handlers={Exception: handle, 404: handle, 405: handle})
+    kinds = (ApiError, EdgespecError, HTTPException, ClientDisconnect, Exception)
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(kinds, handle))
     app.state.backend = Backend(engine, settings, card or Card())
     return secured(
         app,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, FailFast, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from edgespec.server.errors import bad_request
 from edgespec.server.settings import MOST_CHOICES
@@ -51,7 +51,7 @@ class Prediction(BaseModel):
     """What the answer is expected to be."""
 
     type: Literal["content"] = "content"
-    content: str | Annotated[list[Text], FailFast()] = ""
+    content: str | list[Text] = ""
 
     @property
     def text(self) -> str:
@@ -77,8 +77,8 @@ class Sampling(Body):
     frequency_penalty: float | None = None
     penalty_last_n: int | None = known_as("penalty_last_n", "repeat_last_n")
     seed: int | None = None
-    stop: str | Annotated[list[str], FailFast()] | None = known_as("stop", "stop_sequences")
-    logit_bias: dict[str, float] | Annotated[list[Any], FailFast()] | None = None
+    stop: str | list[str] | None = known_as("stop", "stop_sequences")
+    logit_bias: dict[str, float] | list[Any] | None = None
     speculative: Speculative | None = None
     prediction: Prediction | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
