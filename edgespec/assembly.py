@@ -7,9 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from edgespec.catalog.fitting import KV_TYPES, KvType, Wish
+from edgespec.catalog.fitting import Wish
 from edgespec.catalog.hardware import physical_cores
 from edgespec.decoding.calibration import DRAFT_WIDTHS, TARGET_WIDTHS, adjust
 from edgespec.decoding.knowledge import Knowledge
@@ -21,75 +20,21 @@ from edgespec.engine import Engine, EngineInfo
 from edgespec.errors import ModelLoadError, OptionError
 from edgespec.llama import library
 from edgespec.llama.context import MAX_WIDTH, Context
-from edgespec.llama.exact import Exact, Numerics, choose_numerics
+from edgespec.llama.exact import Numerics, choose_numerics
 from edgespec.llama.model import Model
 from edgespec.llama.vocabulary import check_compatible
+from edgespec.load_options import DEFAULT_CONTEXT, LoadOptions
 from edgespec.measuring import Measuring, Report
 from edgespec.model_text import chat_template, fill_in
 from edgespec.placing import Placement, place
-from edgespec.policies import PREDICTION, DraftTokens, Policies
+from edgespec.policies import PREDICTION, Policies
+from edgespec.prefixes import Prefixes
 from edgespec.protocols import Drafter
 
-DrafterName = Literal["auto", "model", "n-gram", "none"]
-
-DEFAULT_CONTEXT = 4096
 _PLAIN_WIDTHS = frozenset({1})
-# llama.cpp takes 32-bit sizes and at most so many sequences, and dies of too many threads.
-_AT_MOST = {"n_ctx": 2**31 - 1, "threads": 512, "max_sequences": 256}
 # What the draft model reads of a long prompt should cost no more than so many plain tokens.
 _READING = 1.2
 _SHORTEST_WINDOW, _USUAL_WINDOW, _LONGEST_WINDOW = 32, 256, 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
-    """How to load a pair; None and "auto" leave the choice to edgespec.
-
-    num_draft_tokens: k; 0 for plain decoding, for which a draft model is not loaded; "auto"
-    for what pays at every step, by measurement. drafter: "model" also keeps a draft model that
-    does not pay.
-    n_ctx: tokens that memory holds, all sequences together; usual_ctx: where that is left to
-    edgespec, no more than these. threads: default physical cores.
-    gpu_layers: default all that fit on a GPU there is. kv_type: of the KV cache; "auto" takes
-    f16, and q8_0 where the context would not fit otherwise. force: load even what will not fit
-    into memory.
-    exact: "on" uses only pass widths measured to be bit-identical to plain decoding, "auto"
-    does so where it costs nothing. max_sequences: answers generated at the same time.
-    remember: use what earlier runs learned of the pair, and keep what is learned; without it a
-    draft model is kept even if it does not pay.
-    """
-
-    num_draft_tokens: DraftTokens = "auto"
-    drafter: DrafterName = "auto"
-    n_ctx: int | None = None
-    usual_ctx: int = DEFAULT_CONTEXT
-    threads: int | None = None
-    gpu_layers: int | None = None
-    exact: Exact = "auto"
-    max_sequences: int = 1
-    kv_type: KvType = "auto"
-    force: bool = False
-    remember: bool = True
-
-    def __post_init__(self) -> None:
-        k = self.num_draft_tokens
-        if k != "auto" and not (isinstance(k, int) and 0 <= k < MAX_WIDTH):
-            raise OptionError(f"-k must be auto or between 0 and {MAX_WIDTH - 1}, not {k}.")
-        if self.drafter not in ("auto", "model", "n-gram", "none"):
-            raise OptionError(
-                f"There is no drafter {self.drafter!r}: choose auto, model, n-gram or none."
-            )
-        if self.drafter == "none" and k not in ("auto", 0):
-            raise OptionError(f"-k {k} needs someone to draft: leave --drafter none out.")
-        if self.kv_type not in KV_TYPES:
-            known = ", ".join(KV_TYPES)
-            raise OptionError(f"kv_type must be one of {known}, not {self.kv_type!r}.")
-        if self.exact not in ("auto", "on", "off"):
-            raise OptionError(f"exact must be auto, on or off, not {self.exact!r}.")
-        for name, most in _AT_MOST.items():
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and 1 <= value <= most):
-                raise OptionError(f"{name} must be between 1 and {most}, not {value!r}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,21 +90,30 @@ class Assembly:
         draft, draft_context = None, None
         if "model" in wanted and draft_path:
             draft, draft_context = self._draft_model(draft_path, target, context, knowledge)
-            if draft_context is not None:
-                window = self._window(knowledge)
-                drafters["model"] = ModelDrafter(draft_context, context.n_vocab, window=window)
+            if draft is not None and draft_context is not None:
+                drafters["model"] = ModelDrafter(
+                    draft_context,
+                    context.n_vocab,
+                    window=self._window(knowledge),
+                    longest=draft.n_ctx_train,
+                )
                 self.decisions += [self.why_this_draft] if self.why_this_draft else []
         if "n-gram" in wanted:
             drafters["n-gram"] = NgramDrafter()
+        if drafters:
             drafters[PREDICTION] = PredictionDrafter()
         if knowledge is not None and self.options.remember:
             self.measuring.recall(knowledge, target, draft)
         policies = self._policies(drafters, knowledge, numerics)
+        scheduler = Scheduler(context, drafters, policies.usual, time.perf_counter)
+        prefixes = self._prefixes(target_path, context)
+        if prefixes is not None:
+            scheduler.slots.fill(prefixes.restore(context))
         freeing = contextlib.ExitStack()
         engine = Engine(
             model=context,
             tokenizer=target.vocabulary,
-            scheduler=Scheduler(context, drafters, policies.usual, time.perf_counter),
+            scheduler=scheduler,
             template=chat_template(target),
             fim=fill_in(target),
             policies=policies,
@@ -170,6 +124,8 @@ class Assembly:
         freeing.enter_context(self.stack.pop_all())
         if knowledge is not None and self.options.remember:
             freeing.callback(self.measuring.keep, knowledge, target, draft)
+        if prefixes is not None:
+            freeing.callback(lambda: prefixes.save(context, scheduler.slots.held))
         return LoadedPair(
             engine=engine,
             target=target,
@@ -180,6 +136,14 @@ class Assembly:
             options=self.options,
             system_info=library.system_info(),
         )
+
+    def _prefixes(self, target: Path, context: Context) -> Prefixes | None:
+        directory = self.options.prompt_cache
+        if directory is None or context.rewind_depth == 0:
+            return None
+        file = target.stat()
+        parts = (target.resolve(), file.st_size, file.st_mtime_ns, context.kv_cache)
+        return Prefixes(directory, " ".join(map(str, parts)) + library.version())
 
     def _policies(
         self, drafters: dict[str, Drafter], knowledge: Knowledge | None, numerics: Numerics
@@ -295,8 +259,7 @@ class Assembly:
         with contextlib.ExitStack() as stack:
             model = self._model(path, self.options.gpu_layers, True, stack)
             check_compatible(target.vocabulary, model.vocabulary)
-            n_ctx = min(beside.n_ctx, max(model.n_ctx_train, 1))
-            context = self._context(model, n_ctx, beside.mixed_cache, stack)
+            context = self._context(model, beside.n_ctx, beside.mixed_cache, stack)
             if knowledge is not None:
                 costs = self.measuring.costs(model, context, DRAFT_WIDTHS).live()
                 pair = ((beside, knowledge.target), (context, costs))

@@ -94,7 +94,8 @@ class Engine:
         self._ids = itertools.count(1)
         self._generations: dict[int, Generation] = {}
         self._closing = False
-        self._lock = threading.Lock()
+        self._users = 0  # callers who need the models right now
+        self._lock = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="edgespec-engine", daemon=True)
         self._thread.start()
 
@@ -192,20 +193,33 @@ class Engine:
         For measurements on the models themselves. Their memory is empty before and after.
         Raises OptionError while a request runs, EngineClosedError, and what `work` raises.
         """
+        return self.between(lambda: self._alone(work)).result()
+
+    def between(self, work: Callable[[], T]) -> Future[T]:
+        """Run `work` on the thread that owns the models, between two passes if there are any.
+
+        It must leave their memory as it is; answers wait for it. Cancelling the future before its
+        turn comes takes the work back. The future raises what `work` raises, and
+        EngineClosedError. Raises EngineClosedError.
+        """
         done: Future[T] = Future()
 
         def run() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
-                done.set_result(self._alone(work))
+                if self._closing:
+                    raise EngineClosedError("The engine was closed before the work began.")
+                done.set_result(work())
             except BaseException as error:  # noqa: BLE001  raised where the result is awaited
                 done.set_exception(error)
 
         with self._open():
             self._inbox.put(run)
-        return done.result()
+        return done
 
     def tokenize(
-        self, prompt: Prompt | None, messages: Messages | None = None, **template_options: Any
+        self, prompt: Prompt | None, messages: Messages | None = None, /, **template_options: Any
     ) -> list[int]:
         """The tokens a request would be given.
 
@@ -215,19 +229,29 @@ class Engine:
         with self._open():  # close() frees the tokenizer
             return self._prompts.tokens(prompt, messages, template_options)
 
-    def detokenize(self, tokens: Sequence[int]) -> str:
+    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """The tokens of a text as it is; see `Tokenizer.tokenize`. No second BOS is added.
+
+        Raises EngineClosedError, and ContextFullError for what is too long to be worth counting.
+        """
+        with self._open():
+            return self._prompts.encoded(text, add_special=add_special, parse_special=parse_special)
+
+    def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """The text of some tokens alone; what is no whole character is marked.
 
-        Raises OptionError and EngineClosedError.
+        special: with the names of control tokens. Raises OptionError and EngineClosedError.
         """
-        return b"".join(map(self.piece, tokens)).decode("utf-8", errors="replace")
+        pieces = (self.piece(token, special=special) for token in tokens)
+        return b"".join(pieces).decode("utf-8", errors="replace")
 
-    def piece(self, token: int) -> bytes:
-        """The bytes a token adds to a text. Raises OptionError and EngineClosedError."""
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """The bytes a token adds to a text. special: of a control token, its name. Raises
+        OptionError and EngineClosedError."""
         with self._open():
-            return self._prompts.piece(token)
+            return self._prompts.piece(token, special=special)
 
-    def render(self, messages: Messages, **template_options: Any) -> str:
+    def render(self, messages: Messages, /, **template_options: Any) -> str:
         """The prompt that a chat becomes. Raises OptionError and TemplateError."""
         return self._prompts.render(messages, template_options)
 
@@ -237,9 +261,14 @@ class Engine:
         return self._fim
 
     def fill_in(self, gap: Gap, room: Room | None = None) -> list[int]:
-        """The prompt for what belongs into a gap. Raises OptionError and EngineClosedError."""
+        """The prompt for what belongs into a gap. room: see `Fim.tokens`.
+
+        Raises OptionError, EngineClosedError, and without room ContextFullError.
+        """
         if isinstance(self._fim, str):
             raise OptionError(self._fim)
+        if room is None:
+            self._prompts.check_length(gap.prefix + gap.prompt + gap.suffix)
         with self._open():
             return self._fim.tokens(self._tokenizer, gap, room)
 
@@ -256,11 +285,20 @@ class Engine:
 
     @contextmanager
     def _open(self) -> Iterator[None]:
-        """Keeps the engine from being closed meanwhile. Raises EngineClosedError."""
+        """Keeps the models from being freed meanwhile, but no other caller waiting.
+
+        Raises EngineClosedError.
+        """
         with self._lock:
             if self._closing:
                 raise EngineClosedError("The engine is closed: load it again.")
+            self._users += 1
+        try:
             yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._lock.notify_all()
 
     def close(self) -> None:
         """Cancel what runs and free the models. Idempotent."""
@@ -303,6 +341,8 @@ class Engine:
                 self._fail_all(error)
             else:
                 self._hand_out(steps)
+        with self._lock:
+            self._lock.wait_for(lambda: self._users == 0)
         self._take_commands(wait=False)
         self._fail_all(EngineClosedError("The engine was closed during the answer."))
 
@@ -314,8 +354,6 @@ class Engine:
                 self._inbox.get_nowait()()
 
     def _alone(self, work: Callable[[], T]) -> T:
-        if self._closing:
-            raise EngineClosedError("The engine was closed before the work began.")
         if self._scheduler.busy:
             raise OptionError("The engine is generating: wait for the end of the answer.")
         self._scheduler.forget()

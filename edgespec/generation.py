@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Literal, TypedDict, Unpack
 
@@ -35,7 +36,8 @@ class RequestDetails(TypedDict, total=False):
 class Generation:
     """Returned by `Engine.submit`. Read it once: `chunks()`, `result()` or `ready()`.
 
-    notify: called on the engine's thread whenever there is more to read.
+    notify: called on the engine's thread whenever there is more to read; when it raises, nobody
+    listens any more, and the generation is cancelled.
     """
 
     def __init__(
@@ -130,6 +132,8 @@ class Generation:
         """One more Step of this generation, in order."""
         if step.tokens and self._first_token is None:
             self._first_token = self._clock()
+        if self._reads_only and step.tokens:
+            step = replace(step, tokens=(), sources=(), logprobs=(), finish_reason="length")
         self._steps.append(step)
         pieces = self._text.take_pieces()
         if step.finish_reason:
@@ -172,14 +176,17 @@ class Generation:
         self._tell()
 
     def _tell(self) -> None:
-        if self._notify is not None:
+        if self._notify is None:
+            return
+        try:
             self._notify()
+        except Exception:  # noqa: BLE001  whoever listened has gone, perhaps with his event loop
+            self._notify = None
+            self.cancel()
 
     def _completion(self, reason: FinishReason) -> Completion:
         now = self._clock()
         tokens = tuple(token for step in self._steps for token in step.tokens)
-        if self._reads_only:
-            tokens = ()
         return Completion(
             text="".join(self._texts),
             tokens=tokens,
@@ -194,6 +201,7 @@ class Generation:
             claim=self._claim(),
             time_to_first_token_s=(self._first_token or now) - self._submitted,
             total_s=now - self._submitted,
+            stop=self._text.found,
             steps=tuple(self._steps),
         )
 

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgespec.assembly import DEFAULT_CONTEXT, Assembly, LoadedPair, LoadOptions
+from edgespec.assembly import Assembly, LoadedPair
 from edgespec.catalog.pairing import find_draft
 from edgespec.catalog.resolve import Fetch, resolve_model, resolve_pair
 from edgespec.engine import Engine
-from edgespec.errors import OptionError
+from edgespec.errors import EngineClosedError, OptionError
 from edgespec.llama import library
+from edgespec.llama.embedding import Embedder, pooling
 from edgespec.llama.native import NativeLoop
+from edgespec.load_options import DEFAULT_CONTEXT, LoadOptions
 from edgespec.measuring import Report
 
 AUTO, NONE = "auto", "none"
@@ -26,6 +28,7 @@ __all__ = [
     "NONE",
     "LoadOptions",
     "LoadedPair",
+    "embedder",
     "load",
     "load_pair",
     "native_loop",
@@ -112,3 +115,21 @@ def native_loop(pair: LoadedPair) -> Iterator[NativeLoop]:
     finally:
         native.stop()
         pair.engine.exclusively(native.close)
+
+
+@contextlib.contextmanager
+def embedder(pair: LoadedPair) -> Iterator[Embedder | str]:
+    """What makes embeddings with the target of a pair, or why nothing does.
+
+    To be used by `engine.between` only.
+    """
+    if not pooling(pair.target):
+        yield f"{pair.target.path.name} does not say how it makes embeddings; load another model."
+        return
+    info = pair.engine.info
+    found = Embedder(pair.target, n_ctx=info.n_ctx, threads=info.threads)
+    try:
+        yield found
+    finally:
+        with contextlib.suppress(EngineClosedError):
+            pair.engine.between(found.close).result()

@@ -64,14 +64,31 @@ class Prompts:
         text = text[: self._most_characters]
         return tuple(self._tokenizer.tokenize(text, add_special=False, parse_special=False))
 
-    def piece(self, token: int) -> bytes:
-        """The bytes a token adds to a text. Raises OptionError."""
-        self._check_ids([token])
-        return self._tokenizer.piece(token)
+    def encoded(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """The tokens of a text, as the caller wants it read. add_special: add BOS and EOS as the
+        model asks, but not before a text that begins with BOS. parse_special: read control tokens.
 
-    def _of_text(self, text: str, *, rendered: bool) -> list[int]:
+        Raises ContextFullError for what is too long to be worth counting.
+        """
+        self.check_length(text)
+        bos = self._tokenizer.name(self._tokenizer.bos)
+        add = add_special and not (parse_special and bos and text.startswith(bos))
+        return self._tokenizer.tokenize(text, add_special=add, parse_special=parse_special)
+
+    def check_length(self, text: str) -> None:
+        """Raise ContextFullError for a text that cannot fit, however it is read."""
         if len(text) > self._most_characters:
             raise too_long(None, self._n_ctx)
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        """The bytes a token adds to a text. special: a control token adds its name. Raises
+        OptionError."""
+        self._check_ids([token])
+        piece = self._tokenizer.piece(token)
+        return piece if piece or not special else self._tokenizer.name(token).encode()
+
+    def _of_text(self, text: str, *, rendered: bool) -> list[int]:
+        self.check_length(text)
         if not rendered:
             return self._tokenizer.tokenize(text, add_special=True, parse_special=False)
         bos = self._tokenizer.name(self._tokenizer.bos)
@@ -79,10 +96,13 @@ class Prompts:
         return self._tokenizer.tokenize(text, add_special=add, parse_special=True)
 
     def _checked(self, tokens: Sequence[int]) -> list[int]:
-        if not isinstance(tokens, Sequence) or not all(type(one) is int for one in tokens):
+        if not isinstance(tokens, Sequence) or isinstance(tokens, bytes):
             raise OptionError(
                 f"A prompt is text or a list of token ids, not {type(tokens).__name__}."
             )
+        for one in tokens:
+            if type(one) is not int:
+                raise OptionError(f"A prompt is text or a list of token ids, not of {one!r:.50}.")
         self._check_ids(tokens)
         return list(tokens)
 

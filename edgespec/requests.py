@@ -85,6 +85,7 @@ def sampling_of(options: RequestOptions) -> SamplingParams:
 def _check_number(name: str, value: object, least: int, most: int | None) -> None:
     if value is None:
         return
-    if not isinstance(value, int) or value < least or (most is not None and value > most):
+    number = value if isinstance(value, int) and not isinstance(value, bool) else least - 1
+    if number < least or (most is not None and number > most):
         bounds = f"from {least} on" if most is None else f"from {least} to {most}"
         raise OptionError(f"{name} must be a whole number {bounds}, not {value!r}.")

@@ -272,6 +272,7 @@ class Completion:
     """A finished answer.
 
     seed: the seed in use, drawn if none was given.
+    stop: the stop string that ended it, if one did.
     claim: "identical" when every pass used a width measured to be bit-identical to plain
         decoding, else "same distribution" (DESIGN section 6).
     steps: how it came about, pass by pass.
@@ -286,4 +287,5 @@ class Completion:
     claim: Literal["identical", "same distribution"]
     time_to_first_token_s: float
     total_s: float
+    stop: str | None = None
     steps: tuple[Step, ...] = field(default=(), repr=False)

@@ -10,11 +10,13 @@ import numpy as np
 
 from edgespec.decoding.sampling import Sampler
 from edgespec.decoding.scheduler import Scheduler
+from edgespec.drafters.prediction import PredictionDrafter
 from edgespec.engine import Engine, EngineInfo
 from edgespec.errors import TemplateError
 from edgespec.generation import Generation
-from edgespec.policies import Policies
+from edgespec.policies import PREDICTION, Policies
 from edgespec.protocols import Logits, Row
+from edgespec.text.fim import Fim
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Completion, SamplingParams
 from tests.fakes import FakeDrafter, FakeModel, FakeTokenizer, Table, Ticks, hashed_logits
@@ -100,6 +102,7 @@ class Loaded:
         exact: frozenset[int] | None = None,
         template: ChatTemplate | TemplateError | None = None,
         tokenizer: FakeTokenizer | None = None,
+        fim: Fim | None = None,
         tick: float = 1.0,
         model: type[GatedModel] = GatedModel,
         **options: Any,
@@ -118,10 +121,14 @@ class Loaded:
             model=self.model,
             tokenizer=tokenizer or FakeTokenizer(),
             scheduler=Scheduler(
-                self.model, {"half": FakeDrafter("half", half)}, policies.usual, ticks
+                self.model,
+                {"half": FakeDrafter("half", half), PREDICTION: PredictionDrafter()},
+                policies.usual,
+                ticks,
             ),
             policies=policies,
             template=template or ChatTemplate(CHATML, bos="<s>", eos="</s>"),
+            fim=fim or "The fake cannot fill in the middle.",
             info=EngineInfo(
                 target="fake",
                 draft="",

@@ -97,7 +97,11 @@ class FakeModel:
         del held[length:]
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
-        assert length <= len(self.memory[source])
+        held = len(self.memory[source])
+        assert source != destination
+        assert 0 <= length <= held, f"copy of {length}, holds {held}"
+        if self.rewind_depth == 0 and 0 < length < held:
+            raise CannotRewindError("a state is copied whole")
         self.memory[destination] = self.memory[source][:length]
 
     def drop(self, sequence: int) -> None:

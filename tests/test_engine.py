@@ -5,7 +5,11 @@ Passes of the fake can be held at a gate, so that what happens during a pass is 
 
 from __future__ import annotations
 
+import copy
+import pickle
+import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +26,7 @@ from edgespec.errors import (
     OptionError,
     TemplateError,
 )
-from edgespec.generation import Chunks
+from edgespec.generation import Chunks, _fresh
 from edgespec.protocols import Logits, Row
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Chunk, Completion, SamplingParams
@@ -185,6 +189,8 @@ def test_params_and_keywords_go_together(make: Make) -> None:
         ({"max_tokens": 2.5}, "max_tokens must be a whole number from 0 on"),
         ({"logprobs": -1}, "logprobs must be a whole number from 0 to 100"),
         ({"logprobs": 101}, "logprobs must be a whole number from 0 to 100"),
+        ({"logprobs": True}, "logprobs must be a whole number from 0 to 100, not True"),
+        ({"max_tokens": True}, "max_tokens must be a whole number from 0 on, not True"),
         ({"stop": "word"}, "not a list"),
         ({"stop": [""]}, "empty"),
         ({"messages": [{"role": "user", "content": "x"}]}, "either a prompt or messages"),
@@ -219,6 +225,99 @@ def test_a_prompt_that_does_not_fit(make: Make) -> None:
     with pytest.raises(ContextFullError, match="32 tokens but the context holds 32"):
         loaded.generate("x" * 31)
     assert len(loaded.generate("x" * 30).tokens) == 1
+
+
+def test_a_prompt_may_be_tokens(make: Make) -> None:
+    loaded = make()
+    tokens = loaded.engine.tokenize(PROMPT)
+    assert loaded.generate(tokens).text == loaded.generate().text  # type: ignore[arg-type]
+    assert loaded.engine.tokenize(tuple(tokens)) == tokens
+    # As they are: no BOS is added, control tokens are not text.
+    assert loaded.engine.tokenize([FakeTokenizer.NAMED_END]) == [FakeTokenizer.NAMED_END]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([], "prompt is empty"),
+        ([1, V], f"outside 0 to {V - 1}"),
+        ([-1], f"outside 0 to {V - 1}"),
+        ([1, 2.0], "a list of token ids, not of 2.0"),
+        ([True], "a list of token ids, not of True"),
+        (["a"], "a list of token ids, not of 'a'"),
+        (b"ab", "a list of token ids, not bytes"),
+        (7, "a list of token ids, not int"),
+        ({1, 2}, "a list of token ids, not set"),
+    ],
+)
+def test_tokens_that_are_no_prompt(tokens: Any, message: str, make: Make) -> None:
+    with pytest.raises(OptionError, match=message):
+        make().generate(tokens)
+
+
+def test_tokens_that_do_not_fit(make: Make) -> None:
+    loaded = make(n_ctx=32)
+    with pytest.raises(ContextFullError, match="32 tokens but the context holds 32") as caught:
+        loaded.engine.submit([7] * 32)
+    assert (caught.value.prompt_tokens, caught.value.n_ctx) == (32, 32)
+
+
+def test_a_prompt_too_long_to_be_worth_counting(make: Make) -> None:
+    class Patient(FakeTokenizer):
+        def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+            assert len(text) <= 32 * self.longest_piece, "this would take long"
+            return super().tokenize(text, add_special=add_special, parse_special=parse_special)
+
+    engine = make(n_ctx=32, tokenizer=Patient()).engine
+    most = "x" * (32 * FakeTokenizer.longest_piece)
+    with pytest.raises(ContextFullError, match="321 tokens but") as counted:
+        engine.submit(most)
+    assert counted.value.prompt_tokens == 321
+    for ask in (
+        lambda: engine.submit(most + "x"),
+        lambda: engine.tokenize(most + "x"),
+        lambda: engine.submit(messages=[{"role": "user", "content": most}]),
+    ):
+        with pytest.raises(ContextFullError, match="more tokens than are worth") as caught:
+            ask()
+        assert (caught.value.prompt_tokens, caught.value.n_ctx) == (None, 32)
+    # What is longer than any answer is cut.
+    assert engine.generate("a", prediction=most + "x").tokens
+
+
+def test_a_context_error_keeps_its_numbers() -> None:
+    error = ContextFullError("Too long.", 9, 8)
+    for same in (copy.copy(error), pickle.loads(pickle.dumps(error)), _fresh(error)):
+        assert same is not error
+        assert isinstance(same, ContextFullError)
+        assert (str(same), same.prompt_tokens, same.n_ctx) == ("Too long.", 9, 8)
+    assert ContextFullError("Too long.").prompt_tokens is None
+
+
+def test_the_template_gets_more_variables(make: Make) -> None:
+    source = "{{ messages[0].content }}{% if think %} think{% endif %}{{ prompt }}"
+    engine = make(template=ChatTemplate(source, bos="<s>", eos="</s>")).engine
+    messages = [{"role": "user", "content": "x"}]
+    assert engine.render(messages) == "x"
+    # Names that are arguments elsewhere are names like others.
+    wished = {"think": True, "prompt": "!"}
+    assert engine.render(messages, **wished) == "x think!"
+    assert text_of(engine.tokenize(None, messages, **wished)) == "x think!"
+    generation = engine.prepare(messages=messages, template_options=wished)
+    assert text_of(generation.request.prompt) == "x think!"
+    with pytest.raises(OptionError, match="messages is set by edgespec"):
+        engine.prepare(messages=messages, template_options={"messages": []})
+    with pytest.raises(OptionError, match="no messages"):
+        engine.render([])
+
+
+def test_the_bytes_of_a_token(make: Make) -> None:
+    engine = make().engine
+    assert [engine.piece(token) for token in (97, 0xC3, FakeTokenizer.END)] == [b"a", b"\xc3", b""]
+    for outside in (-1, V):
+        with pytest.raises(OptionError, match=f"outside 0 to {V - 1}"):
+            engine.piece(outside)
+    assert engine.detokenize([104, 105, 0xC3]) == "hi\ufffd"
 
 
 def test_messages_go_through_the_template(make: Make) -> None:
@@ -626,6 +725,7 @@ def test_close_from_a_consumer_and_from_several_threads(make: Make) -> None:
 
 def test_use_after_close(make: Make) -> None:
     loaded = make()
+    prepared = loaded.engine.prepare(PROMPT)
     loaded.engine.close()
     loaded.engine.close()
     uses: list[Callable[[], object]] = [
@@ -633,6 +733,8 @@ def test_use_after_close(make: Make) -> None:
         lambda: loaded.engine.stream(PROMPT),
         lambda: loaded.engine.submit(messages=[{"role": "user", "content": "x"}]),
         lambda: loaded.engine.tokenize(PROMPT),
+        lambda: loaded.engine.piece(97),
+        lambda: loaded.engine.start(prepared),
     ]
     for use in uses:
         with pytest.raises(EngineClosedError, match="load it again"):
@@ -779,3 +881,211 @@ def test_exclusive_work_on_a_closed_engine(make: Make) -> None:
     loaded.engine.close()
     with pytest.raises(EngineClosedError):
         loaded.engine.exclusively(lambda: None)
+
+
+# Prepared and started, and told of what comes.
+
+
+def test_what_is_prepared_waits_to_be_started(make: Make) -> None:
+    loaded = make()
+    generation = loaded.engine.prepare(PROMPT, max_tokens=40, **WARM)
+    assert generation.request.prompt == tuple(loaded.engine.tokenize(PROMPT))
+    other = loaded.generate("Another prompt", max_tokens=3)
+    assert len(other.tokens) == 3
+    assert generation.ready() == []
+    loaded.engine.start(generation)
+    assert generation.result().text == plain(readable(), PROMPT, 40)
+
+
+def test_what_is_wrong_shows_when_it_is_prepared(make: Make) -> None:
+    engine = make(n_ctx=32).engine
+    with pytest.raises(ContextFullError):
+        engine.prepare("x" * 40)
+    with pytest.raises(OptionError, match="no option temprature"):
+        engine.prepare(PROMPT, temprature=1.0)  # type: ignore[call-arg]
+
+
+def test_cancelled_before_it_was_started(make: Make) -> None:
+    loaded = make()
+    generation = loaded.engine.prepare(PROMPT)
+    generation.cancel()
+    loaded.engine.start(generation)
+    answer = generation.result()
+    assert (answer.finish_reason, answer.tokens) == ("cancelled", ())
+    assert loaded.model.passes == 0
+    assert loaded.generate().text == plain(readable(), PROMPT, 40)
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_whoever_listens_is_told_of_every_chunk(k: int, make: Make) -> None:
+    loaded = make(k=k)
+    more: queue.SimpleQueue[str] = queue.SimpleQueue()
+    generation = loaded.submit(notify=lambda: more.put(threading.current_thread().name))
+    chunks: list[Chunk] = []
+    while not chunks or chunks[-1].completion is None:
+        assert more.get(timeout=PATIENCE) == "edgespec-engine"
+        chunks += generation.ready()
+    assert "".join(chunk.text for chunk in chunks) == plain(readable(), PROMPT, 40)
+    assert generation.ready() == []
+
+
+def test_whoever_listens_is_told_of_the_end_whatever_it_is(make: Make) -> None:
+    loaded = make(max_sequences=1)
+    told = threading.Event()
+    loaded.model.hold()
+    running = loaded.submit(notify=told.set)
+    loaded.model.wait()
+    loaded.model.fail_next = BackendError("broken")
+    loaded.model.release()
+    assert told.wait(PATIENCE)
+    with pytest.raises(BackendError, match="broken"):
+        running.ready()
+    told.clear()
+    loaded.model.hold()
+    running = loaded.submit(notify=told.set)
+    running.cancel()
+    assert told.wait(PATIENCE)
+    assert running.ready()[-1].finish_reason == "cancelled"
+
+
+def test_who_cannot_be_told_any_more_is_cancelled_and_disturbs_nobody(make: Make) -> None:
+    loaded = make(n_ctx=10**6, max_sequences=1)
+
+    def gone() -> None:
+        raise RuntimeError("Event loop is closed")
+
+    endless = loaded.submit(max_tokens=None, notify=gone)
+    assert loaded.generate("next").text == plain(readable(), "next", 40)
+    assert endless.result().finish_reason == "cancelled"
+
+
+# Only reading.
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_a_prompt_may_be_read_only(k: int, make: Make) -> None:
+    loaded = make(k=k)
+    chunks = list(loaded.engine.stream(PROMPT, max_tokens=0, logprobs=1, **WARM))
+    answer = chunks[-1].completion
+    assert answer is not None
+    assert (answer.text, answer.tokens, answer.finish_reason) == ("", (), "length")
+    assert answer.usage.completion_tokens == answer.stats.emitted == 0
+    assert answer.stats.prefilled == answer.usage.prompt_tokens == len(PROMPT) + 1
+    for step in answer.steps:
+        assert (step.tokens, step.sources, step.logprobs) == ((), (), ())
+    assert [chunk.finish_reason for chunk in chunks][-1] == "length"
+    assert 0.0 <= answer.time_to_first_token_s <= answer.total_s
+    after = loaded.generate(PROMPT + "!")
+    assert after.usage.cached_tokens == len(PROMPT) + 1
+    assert after.text == plain(readable(), PROMPT + "!", 40)
+
+
+def test_a_prompt_that_fills_the_context_may_be_read(make: Make) -> None:
+    answer = make(n_ctx=32).generate("x" * 30, max_tokens=0)
+    assert (answer.tokens, answer.finish_reason) == ((), "length")
+
+
+def test_neither_stop_strings_nor_the_end_change_that(make: Make) -> None:
+    answer = make(readable(end=200.0)).generate(max_tokens=0, stop=["e", "a"])
+    assert (answer.text, answer.tokens, answer.finish_reason) == ("", (), "length")
+
+
+# Predictions and log-probabilities.
+
+
+def test_a_prediction_makes_an_answer_faster_and_no_other(make: Make) -> None:
+    loaded = make(k=4)
+    usual = loaded.generate()
+    right = loaded.generate(prediction=usual.text)
+    assert right.tokens == usual.tokens
+    assert set(right.stats.by_drafter) == {"prediction"}
+    assert right.stats.acceptance_rate == 1.0
+    assert right.stats.steps == 8  # 39 tokens, five at a time
+    wrong = loaded.generate(prediction="something else " * 100)
+    assert wrong.tokens == usual.tokens
+    edited = loaded.generate(prediction=usual.text[:10] + "and so on" + usual.text[12:])
+    assert edited.tokens == usual.tokens
+    assert right.stats.steps < edited.stats.steps < 20
+
+
+@pytest.mark.parametrize(
+    ("wish", "by"),
+    [
+        ({}, {"prediction"}),
+        ({"num_draft_tokens": 2}, {"prediction"}),
+        ({"drafter": "half"}, {"half"}),
+        ({"num_draft_tokens": 0}, set()),
+    ],
+)
+def test_who_drafts_for_a_request_with_a_prediction(
+    wish: dict[str, Any], by: set[str], make: Make
+) -> None:
+    loaded = make(k=4)
+    usual = loaded.generate()
+    answer = loaded.generate(prediction=usual.text, **wish)
+    assert set(answer.stats.by_drafter) == by
+    assert answer.tokens == usual.tokens
+
+
+def test_an_engine_that_drafts_nothing_leaves_a_prediction_alone(make: Make) -> None:
+    loaded = make(k=0)
+    usual = loaded.generate()
+    assert loaded.generate(prediction=usual.text).stats.drafted == 0
+    asked = loaded.generate(prediction=usual.text, num_draft_tokens=3)
+    assert asked.stats.acceptance_rate == 1.0
+    assert asked.tokens == usual.tokens
+
+
+def test_log_probabilities_come_with_the_steps(make: Make) -> None:
+    loaded = make(k=3)
+    answer = loaded.generate(logprobs=2, prompt_logprobs=True)
+    asked = loaded.engine.tokenize(PROMPT)
+    of_prompt = [one for step in answer.steps for one in step.prompt_logprobs]
+    assert [one.token for one in of_prompt] == asked[1:]
+    of_answer = [one for step in answer.steps for one in step.logprobs]
+    assert tuple(one.token for one in of_answer) == answer.tokens
+    assert {len(one.top) for one in (*of_prompt, *of_answer)} == {2}
+    again = loaded.generate(prompt_logprobs=True, max_tokens=0)
+    assert again.usage.cached_tokens == 0, "all of it is read for that"
+    assert [one.logprob for step in again.steps for one in step.prompt_logprobs] == [
+        one.logprob for one in of_prompt
+    ]
+
+
+# Memory that all share.
+
+
+def test_whoever_finds_no_room_waits_and_gets_the_same_answer(make: Make) -> None:
+    loaded = make(k=3, n_ctx=100, cells=100)
+    loaded.model.hold()
+    running = [loaded.submit(f"The prompt {i}", max_tokens=60) for i in range(4)]
+    loaded.model.let(1)
+    loaded.model.wait(2)  # all of them are taken in now
+    loaded.model.release()
+    parked = []
+    for i, generation in enumerate(running):
+        answer = generation.result()
+        assert answer.text == plain(readable(), f"The prompt {i}", 60)
+        assert answer.stats.emitted == answer.usage.completion_tokens == 60
+        assert answer.usage.cached_tokens <= len("The prompt")
+        parked.append(answer.stats.prefilled > answer.usage.prompt_tokens)
+    assert parked == [False, True, True, True]
+
+
+def test_memory_is_not_emptied_while_somebody_waits_for_room(make: Make) -> None:
+    loaded = make(n_ctx=100, cells=100)
+    loaded.model.hold()
+    running = [loaded.submit(f"The prompt {i}", max_tokens=60) for i in range(4)]
+    loaded.model.let(60)
+    loaded.model.wait(61)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(loaded.engine.forget)
+        while loaded.engine._inbox.empty():  # the engine is in a pass
+            time.sleep(0.001)
+        loaded.model.let(1)
+        with pytest.raises(OptionError, match="is generating"):
+            asked.result(PATIENCE)
+    running[3].cancel()
+    loaded.model.release()
+    assert running[3].result().finish_reason == "cancelled"
+    assert [len(one.result().tokens) for one in running[:3]] == [60] * 3

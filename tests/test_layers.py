@@ -33,11 +33,13 @@ LAYERS: dict[str, set[str]] = {
     "engine": _BELOW_ENGINE | {"generation", "policies", "requests", "prompts"},
     "measuring": _BELOW_ENGINE | {"llama", "catalog"},
     "model_text": {"errors", "text", "llama"},
+    "load_options": {"errors", "llama", "catalog", "policies"},
+    "prefixes": {"errors"},
     "placing": _RECORDS | {"llama", "catalog"},
     "assembly": _BELOW_ENGINE
     | {"drafters", "llama", "catalog", "policies", "engine", "measuring", "placing"}
-    | {"model_text"},
-    "loading": _SEAMS | {"llama", "catalog", "engine", "measuring", "assembly"},
+    | {"model_text", "load_options", "prefixes"},
+    "loading": _SEAMS | {"llama", "catalog", "engine", "measuring", "assembly", "load_options"},
     "diagnosis": _RECORDS | {"llama", "catalog", "loading"},
     "explaining": _SEAMS | {"decoding", "drafters"},
     # Measures through the engine and the seams; the parts of a pair come from loading.

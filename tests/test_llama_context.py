@@ -21,6 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgespec.decoding.policy import Fixed
+from edgespec.decoding.scheduler import Scheduler
+from edgespec.decoding.sequence import Request
+from edgespec.drafters.ngram import NgramDrafter
 from edgespec.errors import (
     BackendError,
     CannotRewindError,
@@ -33,6 +37,8 @@ from edgespec.llama.context import MAX_WIDTH, Context
 from edgespec.llama.model import Model
 from edgespec.llama.widths import probe_widths
 from edgespec.protocols import Logits, Row
+from tests.fakes import Ticks
+from tests.test_scheduler import GREEDY, emitted, run
 from tests.tiny_gguf import WINDOW, write_tiny_gguf
 
 SEQUENCES = 3
@@ -358,6 +364,94 @@ def test_a_full_memory_is_an_error(load: Load) -> None:
     context.decode(rows([7] * 256))
     with pytest.raises(NoRoomError, match="no free cells"):
         context.decode(rows([7] * 257, 256))
+    context.close()
+
+
+# Memory is one for all sequences.
+
+
+def assert_next(context: Context, model: Model, texts: Sequence[Sequence[int]]) -> None:
+    """Each sequence goes on from its text, as in a context of its own."""
+    for sequence, text in enumerate(texts):
+        got = context.decode(rows([*text, 77], len(text), sequence))[0]
+        assert np.abs(got - fresh(model, [*text, 77])).max() < TOLERANCE
+
+
+def texts_of(*lengths: int) -> list[list[int]]:
+    return [[10 + (7 * i + 31 * at) % 250 for i in range(n)] for at, n in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma3", "lfm2"])
+def test_where_all_together_find_no_room_memory_stays_as_it_was(arch: str, load: Load) -> None:
+    model = load(arch)
+    context = Context(model, n_ctx=256, max_sequences=2, threads=1)
+    one, two = texts_of(150, 100)
+    context.decode(rows(one))
+    context.decode(rows(two, sequence=1))
+    wide = rows([*one, *[7] * 7], 150)
+    both = rows([*one, *[7] * 4], 150) + rows([*two, *[7] * 4], 100, 1)
+    for more in (wide, both):
+        with pytest.raises(NoRoomError, match="no free cells"):
+            context.decode(more)
+        assert (context.length(0), context.length(1)) == (150, 100)
+    assert_next(context, model, [one, two])
+    assert (context.length(0), context.length(1)) == (151, 101)
+    context.drop(1)
+    context.decode(rows([*one, 77, *[7] * 100], 151))
+    assert context.length(0) == 251
+    context.close()
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma3", "lfm2"])
+def test_a_copied_prefix_goes_on_in_both_and_takes_no_room(arch: str, load: Load) -> None:
+    model = load(arch)
+    context = Context(model, n_ctx=256, max_sequences=3, threads=1)
+    (text,) = texts_of(200)
+    context.decode(rows(text))
+    length = 200 if context.rewind_depth == 0 else 180
+    context.copy_prefix(0, 1, length)
+    one, two = [*text, *[21] * 20], [*text[:length], *[22] * 20]
+    context.decode(rows(one, 200) + rows(two, length, 1))  # 400 tokens and more in 256 cells
+    assert (context.length(0), context.length(1)) == (220, length + 20)
+    assert_next(context, model, [one, two])
+    context.drop(0)  # what they share is not given away
+    got = context.decode(rows([*two, 77, 78], len(two) + 1, 1))[0]
+    assert np.abs(got - fresh(model, [*two, 77, 78])).max() < TOLERANCE
+    context.close()
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma3"])
+def test_requests_that_do_not_fit_together_take_turns(arch: str, load: Load) -> None:
+    """The whole loop on llama.cpp: whatever was parked, dropped, copied and read again, every
+    token is the best one (but for ties) in a context of its own."""
+    model = load(arch)
+    context = Context(model, n_ctx=256, max_sequences=3, threads=1)
+    scheduler = Scheduler(context, {"n-gram": NgramDrafter()}, Fixed(3, "n-gram"), Ticks())
+    start = texts_of(70)[0]
+    prompts = [[*start, *text] for text in texts_of(20, 5, 30, 9, 0)]
+    requests = [
+        Request(id=i, prompt=tuple(p), params=GREEDY, max_tokens=90, ends=lambda token: False)
+        for i, p in enumerate(prompts)
+    ]
+    steps = run(scheduler, *requests)
+    for one in requests:
+        assert len(emitted(steps[one.id])) == 90
+        assert_best(model, one.prompt, emitted(steps[one.id]))
+    for slot, held in scheduler.slots.held.items():
+        assert context.length(slot) == len(held)
+    assert any(sum(s.prefilled for s in its) > len(prompts[i]) for i, its in steps.items())
+    assert any(its[0].cached >= 70 for its in steps.values())
+    context.close()
+
+
+def assert_best(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> None:
+    """Each token of a greedy answer, after the ones before it."""
+    context = Context(model, n_ctx=256, threads=1)
+    text = [*prompt, *answer]
+    logits = context.decode(rows(prompt))[0]
+    for at, token in enumerate(answer, len(prompt)):
+        assert logits[token] > logits.max() - TOLERANCE
+        logits = context.decode(rows(text[: at + 1], at))[0]
     context.close()
 
 

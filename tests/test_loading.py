@@ -245,6 +245,16 @@ def test_what_was_learned_is_kept_for_the_next_time(target: Path, load: Load) ->
     fresh.engine.close()
 
 
+@pytest.mark.parametrize("drafter", ["model", "auto"])
+def test_a_prediction_is_drafted_from_whoever_drafts_else(
+    drafter: str, target: Path, draft: Path, load: Load
+) -> None:
+    engine = load(target, draft=draft, num_draft_tokens=4, drafter=drafter)
+    assert set(answer(engine).stats.by_drafter) == {"model"}
+    predicted = answer(engine, prediction="tee tea tot " * 20)
+    assert set(predicted.stats.by_drafter) == {"prediction"}
+
+
 def test_every_drafter_and_k_gives_the_same_answer(target: Path, draft: Path, load: Load) -> None:
     """Q8_0 is bit-identical at these widths, so that nothing may differ."""
     probing = load(target, exact="on")
@@ -345,7 +355,7 @@ def test_many_sequences_with_long_drafts_fit_into_one_pass(
 ) -> None:
     other = write_tiny_gguf(tmp_path / "other.gguf", quant="Q8_0", seed=1)  # hardly ever right
     count, k = 16, MAX_WIDTH - 1
-    engine = load(target, draft=other, num_draft_tokens=k, max_sequences=count, n_ctx=96)
+    engine = load(target, draft=other, num_draft_tokens=k, max_sequences=count, n_ctx=160 * count)
     options = {**WARM, "max_tokens": 80, "logit_bias": {1: -100.0, 3: -100.0}}  # no end
     generations = [engine.submit(f"tee {i}", **options) for i in range(count)]
     for chunk in generations[0].chunks():
@@ -651,7 +661,7 @@ def test_a_failed_load_frees_everything(
         (measuring, "calibrate"),
         (assembly, "Scheduler"),
         (assembly, "Engine"),
-        (assembly, "_template"),
+        (assembly, "chat_template"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, fail)

@@ -154,6 +154,82 @@ def test_what_is_forgotten_is_read_again() -> None:
     assert small.rows_seen[before] == len(prompt) + 1
 
 
+# A memory that all sequences share.
+
+
+@pytest.mark.parametrize("cells", [12, 30, 60])
+@pytest.mark.parametrize("params", ALL_PARAMS, ids=["greedy", "warm", "penalised"])
+def test_a_full_draft_memory_costs_drafts_and_no_more(cells: int, params: SamplingParams) -> None:
+    logits = hashed_logits(V, seed=1)
+    small = FakeModel(blurred(logits, 5, 0.2), V, max_sequences=3, n_ctx=60, cells=cells)
+    drafters: dict[str, Drafter] = {"model": ModelDrafter(small, V)}
+    target = FakeModel(logits, V, max_sequences=3)
+    scheduler = Scheduler(target, drafters, Fixed(3, "model"), Ticks())
+    requests = [request([i, 4, 9, 9], params, 50, id=i, end=-1) for i in range(5)]
+    steps = run(scheduler, *requests)
+    for one in requests:
+        assert emitted(steps[one.id]) == plain(logits, one.prompt, params, 50, end=-1)
+        # 12 cells hold no more than the beginning of one text.
+        assert cells == 12 or any(step.accepted for step in steps[one.id])
+
+
+def shared(cells: int) -> tuple[ModelDrafter, FakeModel]:
+    model = FakeModel(hashed_logits(V, seed=1), V, max_sequences=2, n_ctx=60, cells=cells)
+    drafter = ModelDrafter(model, V)
+    for slot in range(2):
+        drafter.begin(slot, [slot, 1, 2, 3, 4, 5], WARM)
+    return drafter, model
+
+
+def test_where_memory_is_full_in_the_middle_of_a_draft_what_there_is_stands() -> None:
+    """And memory is empty, so that the next draft has room again."""
+    drafter, model = shared(cells=15)
+    whole, _ = shared(cells=100)
+    drafts = drafter.propose({0: 5, 1: 5})
+    assert not any(model.memory.values())
+    expected = whole.propose({0: 2, 1: 2})
+    # Two prompts and one drafted token of each fit.
+    assert {slot: draft.tokens for slot, draft in drafts.items()} == {
+        slot: draft.tokens for slot, draft in expected.items()
+    }
+    assert {draft.passes for draft in drafts.values()} == {(6, 1)}
+    drafter.observe(0, [*drafts[0].tokens, 7])
+    assert drafter.propose({0: 1})[0].tokens
+
+
+def test_prompts_that_do_not_fit_together_are_drafted_for_one_at_a_time() -> None:
+    drafter, model = shared(cells=11)
+    assert {slot: len(draft) for slot, draft in drafter.propose({0: 2, 1: 2}).items()} == {
+        0: 0,
+        1: 0,
+    }
+    assert not any(model.memory.values())
+    for slot in (0, 1, 0):
+        alone = drafter.propose({slot: 2})[slot]
+        assert len(alone) == 2
+        assert alone.passes == (6, 1)
+        drafter.forget()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_room_the_draft_model_has_the_stream_is_the_plain_one(seed: int) -> None:
+    """Targets that are parked, and a draft memory that fills up, under any schedule."""
+    logits = hashed_logits(V, seed=1)
+    room = 20 + 7 * seed
+    small = FakeModel(blurred(logits, 5, 0.3), V, max_sequences=3, n_ctx=60, cells=room)
+    drafters: dict[str, Drafter] = {
+        "model": ModelDrafter(small, V, window=(0, 8)[seed % 2]),
+        "noise": FakeDrafter("noise", lambda tokens, params: sum(tokens) % V),
+    }
+    target = FakeModel(logits, V, max_sequences=3, n_ctx=60, cells=70)
+    policy = ErraticPolicy(["model", "noise"], seed, largest=5)
+    scheduler = Scheduler(target, drafters, policy, Ticks(), prefill_chunk=8)
+    requests = [request([i, 4, 4], ALL_PARAMS[i % 3], 50, id=i) for i in range(6)]
+    steps = run(scheduler, *requests)
+    for one in requests:
+        assert emitted(steps[one.id]) == plain(logits, one.prompt, one.params, 50)
+
+
 # Long prompts, and drafts that are told to stop.
 
 LONG = [i % 29 for i in range(200)]

@@ -65,6 +65,44 @@ def test_a_drafter_alone_keeps_the_usual_k() -> None:
     assert asked_of(policies(3).asked("n-gram", "auto")) == ("fixed", "n-gram", 3)
 
 
+@pytest.mark.parametrize(
+    ("usual", "drafter", "k", "made"),
+    [
+        (3, "auto", "auto", ("fixed", "prediction", 3)),
+        (3, "auto", 5, ("fixed", "prediction", 5)),
+        ("auto", "auto", 5, ("fixed", "prediction", 5)),
+        (0, "auto", 5, ("fixed", "prediction", 5)),
+        # Whoever is named drafts, and k = 0 is plain decoding.
+        (3, "n-gram", "auto", ("fixed", "n-gram", 3)),
+        ("auto", "model", 2, ("fixed", "model", 2)),
+        ("auto", "n-gram", "auto", ("adaptive", "n-gram", None)),
+        (3, "auto", 0, ("fixed", "model", 0)),
+    ],
+)
+def test_where_k_is_a_number_a_prediction_is_the_draft(
+    usual: DraftTokens, drafter: str, k: DraftTokens, made: tuple[str, str, int]
+) -> None:
+    assert asked_of(policies(usual).asked(drafter, k, predicted=True)) == made
+
+
+@pytest.mark.parametrize("usual", ["auto", 0])
+def test_elsewhere_a_prediction_changes_no_policy(usual: DraftTokens) -> None:
+    """The adaptive policy asks all there are; who decodes plainly goes on doing so."""
+    assert policies(usual).asked("auto", "auto", predicted=True) is None
+
+
+def test_a_prediction_keeps_to_exact_widths() -> None:
+    made = policies(3, widths=frozenset({1, 2, 3})).asked("auto", 8, predicted=True)
+    assert asked_of(made) == ("fixed", "prediction", 2)
+
+
+def test_without_drafters_a_prediction_is_no_draft() -> None:
+    nobody = policies(0, drafters=())
+    assert nobody.asked("auto", "auto", predicted=True) is None
+    with pytest.raises(OptionError, match="Nobody drafts here"):
+        nobody.asked("auto", 3, predicted=True)
+
+
 def test_nobody_to_draft_means_plain() -> None:
     nobody = policies(0, drafters=())
     assert asked_of(nobody.usual) == ("fixed", "", 0)

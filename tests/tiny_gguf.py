@@ -55,6 +55,7 @@ def write_tiny_gguf(
     add_bos: bool = True,
     eos: int = EOS,
     quant: str = "F32",
+    pooling: int | None = None,
 ) -> Path:
     """Write a model and return its path.
 
@@ -65,6 +66,7 @@ def write_tiny_gguf(
     eos: the id named as end of sequence. <|im_end|> ends a generation whatever this is.
     quant: type of the matrices: F32, F16, or one that the gguf package can quantize to, such
         as Q8_0 and Q4_0.
+    pooling: how it makes embeddings, as llama.cpp counts: 1 mean, 2 first, 3 last, 4 rank.
 
     Raises ValueError when n_vocab has no room for the special, byte and one two-letter token.
     """
@@ -72,6 +74,8 @@ def write_tiny_gguf(
     writer.add_name(f"tiny {arch} {seed}")
     writer.add_context_length(n_ctx_train)
     _describe(writer, arch)
+    if pooling is not None:
+        writer.add_pooling_type(gguf.PoolingType(pooling))
     _add_tokenizer(writer, _texts(n_vocab, token_texts or {}), add_bos, eos)
     if chat_template is not None:
         writer.add_chat_template(chat_template)

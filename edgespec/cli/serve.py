@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -94,6 +95,14 @@ Strict = Annotated[
         help="Refuse requests for other models instead of answering with this one.",
     ),
 ]
+Ollama = Annotated[
+    bool,
+    opt.option(
+        "--ollama-compat",
+        rich_help_panel=_PANEL,
+        help="Answer Ollama's API as well, under /api; its usual port is 11434.",
+    ),
+]
 AnswerTokens = Annotated[
     int,
     opt.option(
@@ -102,6 +111,18 @@ AnswerTokens = Annotated[
         min=0,
         rich_help_panel=_PANEL,
         help="Tokens of an answer whose request sets no limit; 0: as many as fit.",
+    ),
+]
+
+
+PromptCache = Annotated[
+    Path | None,
+    opt.option(
+        "--prompt-cache",
+        metavar="DIR",
+        rich_help_panel=_PANEL,
+        help="Keep long prompts in this directory when the server ends, to begin with them again. "
+        "They hold what was said, and may be large.",
     ),
 ]
 
@@ -120,18 +141,23 @@ def serve(
     alias: Alias = None,
     strict_model: Strict = False,
     max_tokens: AnswerTokens = 0,
+    prompt_cache: PromptCache = None,
+    ollama_compat: Ollama = False,
 ) -> None:
     """Serve a model to editors, agents and chats on this machine, by OpenAI's API and others.
 
     Ctrl-C ends it; answers in the making get a few seconds. docs/clients.md has settings for
     clients.
     """
+    from edgespec.loading import embedder
     from edgespec.server.app import create_app
+    from edgespec.server.running import listen
     from edgespec.server.running import serve as run
     from edgespec.server.settings import Settings
 
-    keys = tuple(key for key in api_key or () if key)
+    keys = tuple(api_key or ())
     _check_reach(host, keys, allow_anyone)
+    listen(host, port).close()  # before a model is loaded in vain
     settings = Settings(
         model=alias or _name(loading),
         parallel=parallel,
@@ -143,13 +169,16 @@ def serve(
         hosts=tuple(allow_host or ()),
         origins=tuple(allow_origin or ()),
         keys=keys,
+        ollama=ollama_compat,
     )
     sequences = parallel + settings.short_lane
-    with loading.loaded(max_sequences=sequences, usual_ctx=_USUAL_CONTEXT) as pair:
+    more = {"usual_ctx": _USUAL_CONTEXT, "prompt_cache": prompt_cache}
+    with loading.loaded(max_sequences=sequences, **more) as pair:
         for decision in pair.engine.info.decisions:
             typer.echo(decision, err=True)
-        app = create_app(pair.engine, settings, _card(pair))
-        run(app, host, port, lambda address: _announce(address, settings))
+        with embedder(pair) as embeds:
+            app = create_app(pair.engine, settings, _card(pair), embeds)
+            run(app, host, port, lambda address: _announce(address, settings))
 
 
 def _check_reach(host: str, keys: tuple[str, ...], allow_anyone: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgespec.decoding.sampling import LogitRow
+from edgespec.decoding.sampling import LogitRow, top_k
 from edgespec.types import TokenLogprob
 
 
@@ -13,9 +13,12 @@ def logprob(logits: LogitRow, token: int, top: int) -> TokenLogprob:
     truncation and temperature. `logits` has shape (n_vocab,)."""
     largest = float(logits.max())
     total = largest + float(np.log(np.exp(logits.astype(np.float64) - largest).sum()))
-    best = np.argsort(-logits, kind="stable")[:top] if top else np.empty(0, np.int64)
-    return TokenLogprob(
-        token,
-        float(logits[token]) - total,
-        tuple((int(one), float(logits[one]) - total) for one in best),
-    )
+    return TokenLogprob(token, float(logits[token]) - total, _best(logits, top, total))
+
+
+def _best(logits: LogitRow, top: int, total: float) -> tuple[tuple[int, float], ...]:
+    if not top:
+        return ()
+    tokens, values = top_k(logits, top)
+    order = np.argsort(-values, kind="stable")
+    return tuple((int(tokens[i]), float(values[i]) - total) for i in order)

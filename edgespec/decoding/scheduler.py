@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from edgespec.decoding.logprobs import logprob
 from edgespec.decoding.sequence import Request, Running
 from edgespec.decoding.slots import Slots
@@ -63,7 +65,7 @@ class Scheduler:
         self._waiting: deque[Running] = deque()
         self._parked: list[Running] = []  # until somebody who runs is done
         self._running: dict[int, Running] = {}  # by slot
-        self._slots = Slots(model)
+        self.slots = Slots(model)
         self._prompt_passes = 0
 
     @property
@@ -119,33 +121,43 @@ class Scheduler:
     def forget(self) -> None:
         """Empty the memory of all slots, so that no prompt finds a prefix. Call while not busy."""
         assert not self.busy, "a running sequence needs its memory"
-        self._slots.forget()
+        self.slots.forget()
         for drafter in self._drafters.values():
             drafter.forget()
 
     def _admit(self) -> None:
-        while self._waiting and self._slots.any_free and not self._parked:
+        while self._waiting and self.slots.any_free and not self._parked:
             running = self._waiting.popleft()
-            request = running.request
             held = {slot: other.tokens[: other.kept] for slot, other in self._running.items()}
             # Whoever wants the logits of the whole prompt has all of it read.
-            known = [] if request.prompt_logprobs else running.tokens
-            running.enter(*self._slots.take(known, held))
+            known = running.tokens[: running.scored + 1] if running.unscored else running.tokens
+            running.enter(*self.slots.take(known, held))
             self._running[running.slot] = running
-            for drafter in self._drafters.values():
-                drafter.begin(running.slot, running.tokens, request.params, request.prediction)
+            self._begin_drafting(running)
+
+    def _begin_drafting(self, running: Running) -> None:
+        request = running.request
+        emitted = running.tokens[len(request.prompt) :]
+        for drafter in self._drafters.values():
+            drafter.begin(running.slot, request.prompt, request.params, request.prediction)
+            if emitted:  # it was parked
+                drafter.observe(running.slot, emitted)
 
     def _pass(self, shares: list[_Share]) -> Logits:
-        """Decode. While memory is full, old prefixes are let go, then the latest comers wait."""
-        while True:
+        """Decode. While memory is full, old prefixes are let go, then the latest comers wait.
+
+        Nobody may be left: the others read longer prompts, and go on in the next pass.
+        """
+        while shares:
             rows = [row for share in shares for row in _rows(share)]
             try:
                 if len(rows) > self._model.max_rows and self._park(shares):
                     continue
                 return self._model.decode(rows)
             except NoRoomError:
-                if not self._slots.evict() and not self._park(shares):
+                if not self.slots.evict() and not self._park(shares):
                     raise
+        return np.empty((0, self._model.n_vocab), np.float32)
 
     def _park(self, shares: list[_Share]) -> bool:
         """Take the slot of the latest comer; False when nobody else runs."""
@@ -174,7 +186,7 @@ class Scheduler:
         else:
             running = min(reading, key=lambda one: one.request.id)
         chunk = self._chunk
-        if running.request.prompt_logprobs:  # no more logits fit into one pass
+        if running.unscored:  # no more logits fit into one pass
             chunk = min(chunk, MAX_DRAFT_TOKENS + 1)
         return {running.slot: min(running.pending, chunk)}
 
@@ -213,7 +225,7 @@ class Scheduler:
                 shares.append(_share(running, plans[slot], rows, rows))
             elif rows := prompts.get(slot, 0):
                 last = int(rows == running.pending)
-                wants = rows if running.request.prompt_logprobs else last
+                wants = rows if running.unscored else last
                 shares.append(_share(running, _PREFILL, rows, wants))
         return shares
 
@@ -223,7 +235,8 @@ class Scheduler:
             running = share.running
             mine = logits[at : at + share.wants]
             at += share.wants
-            if share.prefilled and share.wants > 1:
+            running.begun = True
+            if share.prefilled and running.unscored:
                 share.prompt_logprobs = _of_prompt(share, mine)
             if share.rows == running.pending + len(share.plan.draft):
                 mine = mine[-1 - len(share.plan.draft) :]
@@ -304,7 +317,7 @@ class Scheduler:
 
     def _release(self, running: Running) -> None:
         del self._running[running.slot]
-        self._slots.give_back(running.slot, running.tokens[: running.kept])
+        self.slots.give_back(running.slot, running.tokens[: running.kept])
         for drafter in self._drafters.values():
             drafter.end(running.slot)
         self._waiting.extendleft(reversed(self._parked))
@@ -326,10 +339,13 @@ def _rows(share: _Share) -> list[Row]:
 
 
 def _of_prompt(share: _Share, logits: Logits) -> tuple[TokenLogprob, ...]:
+    """Of the tokens that follow the share's, as far as they are not known already."""
     running = share.running
-    following = running.tokens[running.kept + 1 : running.kept + share.rows + 1]
+    following = running.request.prompt[running.scored + 1 : running.kept + share.rows + 1]
+    rows = logits[running.scored - running.kept :]
+    running.scored += len(following)
     top = running.request.logprobs or 0
-    return tuple(logprob(row, token, top) for row, token in zip(logits, following, strict=False))
+    return tuple(logprob(row, token, top) for row, token in zip(rows, following, strict=False))
 
 
 def _sources(share: _Share) -> tuple[str, ...]:

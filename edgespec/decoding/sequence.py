@@ -36,8 +36,9 @@ class Running:
     """A request at work, in one slot of the model's memory unless it waits for one.
 
     tokens: prompt and what was emitted. kept: how many of them are in memory; all but the last
-    while decoding, fewer while the prompt is read. cached: how many tokens of the prompt were
-    there at the start.
+    while decoding, fewer while the prompt is read. begun: a pass was made for it. cached: how many
+    tokens of the prompt were there before. scored: for how many of the prompt's tokens after the
+    first the log-probability was reported.
     """
 
     def __init__(self, request: Request, n_ctx: int) -> None:
@@ -46,6 +47,8 @@ class Running:
         self.tokens = list(request.prompt)
         self.cached = 0
         self.kept = 0
+        self.begun = False
+        self.scored = 0
         self.sampler = Sampler(request.params)
         self._end = min(len(self.tokens) + request.max_tokens, n_ctx)
         self._n_ctx = n_ctx
@@ -53,8 +56,13 @@ class Running:
     def enter(self, slot: int, cached: int) -> None:
         """Run in `slot`, which holds so many of the tokens."""
         self.slot, self.kept = slot, cached
-        if len(self.tokens) == len(self.request.prompt):  # else it goes on after being parked
+        if not self.begun:  # else it goes on after being parked
             self.cached = cached
+
+    @property
+    def unscored(self) -> bool:
+        """Whether log-probabilities of the prompt are still to be reported."""
+        return self.request.prompt_logprobs and self.scored < len(self.request.prompt) - 1
 
     @property
     def pending(self) -> int:

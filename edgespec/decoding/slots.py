@@ -19,6 +19,15 @@ class Slots:
         self._free: dict[int, list[int]] = {slot: [] for slot in range(model.max_sequences)}
 
     @property
+    def held(self) -> dict[int, list[int]]:
+        """What the free slots hold, the least recently used first."""
+        return dict(self._free)
+
+    def fill(self, held: Mapping[int, list[int]]) -> None:
+        """Memory was given these tokens, in slots that are free."""
+        self._free.update(held)
+
+    @property
     def any_free(self) -> bool:
         """Whether one more sequence can run."""
         return bool(self._free)
@@ -30,25 +39,22 @@ class Slots:
         """
         # The last token is always decoded anew: its logits are needed.
         wanted = list(prompt[:-1])
-        found = {
-            slot: common_prefix(held, wanted)
-            for slot, held in (*self._free.items(), *running.items())
-        }
-        source = max(found, key=found.__getitem__)  # a free one, if it is as good
+        held = {**self._free, **running}
+        found = {slot: common_prefix(tokens, wanted) for slot, tokens in held.items()}
+        # Of several as good a free one, and of those the one that holds the least besides.
+        source = max(held, key=lambda slot: (found[slot], slot in self._free, -len(held[slot])))
         length = found[source]
-        kept = self._free.get(source)
-        if kept is not None and (2 * length >= len(kept) or len(self._free) == 1):
-            del self._free[source]
-            return source, self._cut(source, length, len(kept))
-        # Most of it is another text, which may be asked for again.
-        slot = self._least_missed(source)
-        del self._free[slot]
+        # If most of it is another text, that may be asked for again.
+        in_place = source in self._free and 2 * length >= len(held[source])
+        slot = source if in_place else self._least_missed()
+        kept = self._free.pop(slot)
+        if slot == source:
+            return slot, self._cut(slot, length, len(kept))
         return slot, self._copy(source, slot, length)
 
-    def _least_missed(self, source: int) -> int:
-        """A free slot other than `source`: an empty one, else the least recently used."""
-        others = [slot for slot in self._free if slot != source]
-        return next((slot for slot in others if not self._free[slot]), others[0])
+    def _least_missed(self) -> int:
+        """An empty free slot, else the least recently used."""
+        return next((slot for slot, held in self._free.items() if not held), next(iter(self._free)))
 
     def _cut(self, slot: int, length: int, held: int) -> int:
         try:

@@ -57,14 +57,18 @@ class ModelDrafter:
     window: with more than twice as many unread tokens it reads only the last `window` of them,
     and drafts as if the text began there. A draft needs little context, and on a CPU reading a
     long prompt with the draft model may cost more time than all its drafts save. 0: read all.
+    longest: tokens of a text it was trained to read; None for as many as memory holds.
     """
 
     name = "model"
     copies = False
 
-    def __init__(self, model: TokenModel, n_vocab: int, *, window: int = 0) -> None:
+    def __init__(
+        self, model: TokenModel, n_vocab: int, *, window: int = 0, longest: int | None = None
+    ) -> None:
         self._model = model
-        self._window = min(window, model.n_ctx // 2)
+        self._longest = min(longest or model.n_ctx, model.n_ctx)
+        self._window = min(window, self._longest // 2)
         self._n_vocab = min(n_vocab, model.n_vocab)
         self._mirrors = [_Mirror() for _ in range(model.max_sequences)]
 
@@ -100,7 +104,7 @@ class ModelDrafter:
         return mirror.start == 0 and not self._skips(mirror)
 
     def _skips(self, mirror: _Mirror) -> bool:
-        full = mirror.length > self._model.n_ctx
+        full = mirror.length > self._longest
         return 0 < self._window < mirror.length and (full or mirror.behind > 2 * self._window)
 
     def _skip(self, sequence: int) -> None:
@@ -156,7 +160,7 @@ class ModelDrafter:
         mirror = self._mirrors[sequence]
         if mirror.foreign:
             return 0
-        return min(limit, self._model.n_ctx - mirror.length + 1)
+        return min(limit, self._longest - mirror.length + 1)
 
     def _has_foreign(self, tokens: Sequence[int]) -> bool:
         """Vocabularies of a pair may differ in size; a draft model cannot read what it lacks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ class _Guide:
     """A prediction, where in it the answer is (None: elsewhere), and for how long they agree."""
 
     tokens: Sequence[int]
-    places: Mapping[tuple[int, ...], list[int]]  # a run -> where it ends
+    places: Mapping[tuple[int, ...], list[int]]  # a run -> where it ends, in order
     at: int | None = 0
     agreed: int = _TRUSTED
     last: int = 0  # where it was left
@@ -37,7 +38,11 @@ class _Guide:
         """Where the run leads on, next to where the prediction was left: an edit inserts,
         replaces or leaves out a little."""
         ends = self.places.get(tail)
-        return min(ends, key=lambda end: (abs(end - last), end)) if ends else None
+        if not ends:
+            return None
+        after = bisect_left(ends, last)
+        near = ends[max(after - 1, 0) : after + 1]  # in a monotonous text there are thousands
+        return min(near, key=lambda end: abs(end - last))
 
 
 class PredictionDrafter:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -225,6 +227,35 @@ class Context:
         if not length:
             return
         llama_cpp.llama_memory_seq_cp(self._memory, source, destination, 0, length)
+
+    def save(self, sequence: int, tokens: Sequence[int], path: Path) -> None:
+        """Write the sequence, which holds these tokens, to a file. Raises BackendError."""
+        array = (llama_cpp.llama_token * len(tokens))(*tokens)
+        name = os.fsencode(path)
+        written = llama_cpp.llama_state_seq_save_file(
+            self.handle, name, sequence, array, len(tokens)
+        )
+        if not written:
+            raise BackendError(f"{path.name} could not be written: is the disk full?")
+
+    def restore(self, sequence: int, path: Path) -> list[int]:
+        """Read an empty sequence from a file that `save` wrote; returns its tokens.
+
+        Raises BackendError when it does not fit; the sequence is empty then. The file must be
+        trusted: llama.cpp checks little.
+        """
+        array = (llama_cpp.llama_token * self.n_ctx)()
+        count = ctypes.c_size_t()
+        library.forget_complaints()
+        read = llama_cpp.llama_state_seq_load_file(
+            self.handle, os.fsencode(path), sequence, array, self.n_ctx, ctypes.byref(count)
+        )
+        tokens = list(array[: count.value])
+        if not read or self.length(sequence) != len(tokens):
+            self.drop(sequence)
+            reason = library.last_complaint() or "it is of another memory"
+            raise BackendError(f"{path.name} could not be read: {reason}")
+        return tokens
 
     def drop(self, sequence: int) -> None:
         """See `TokenModel.drop`."""

@@ -1,45 +1,61 @@
-"""The application: routes, guards, errors."""
+"""The application: routes (the table is in routes.py), guards, errors."""
 
 from __future__ import annotations
+
+from functools import cache, partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from edgespec.engine import Engine
 from edgespec.errors import EdgespecError
-from edgespec.server.api import chat, models
 from edgespec.server.backend import Backend
 from edgespec.server.card import Card
+from edgespec.server.embedding import Embedder
 from edgespec.server.errors import ApiError, handle
+from edgespec.server.openapi import document
+from edgespec.server.routes import endpoints
 from edgespec.server.security import secured
 from edgespec.server.settings import Settings
 
-ROUTES = [
-    ("GET", ("/health", "/v1/health"), models.health),
-    ("GET", ("/v1/models", "/models"), models.listed),
-    ("GET", ("/v1/models/{name:path}",), models.one),
-    ("GET", ("/props",), models.props),
-    ("GET", ("/slots",), models.slots),
-    ("GET", ("/metrics",), models.metrics),
-    ("POST", ("/v1/chat/completions", "/chat/completions"), chat.chat_completions),
-    ("POST", ("/v1/chat/completions/input_tokens",), chat.input_tokens),
-]
 
-
-def create_app(engine: Engine, settings: Settings, card: Card | None = None) -> ASGIApp:
+class Application:
     """The whole server, to be run by uvicorn on one event loop."""
+
+    def __init__(self, guarded: ASGIApp, backend: Backend) -> None:
+        self._guarded = guarded
+        self._backend = backend
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(scope, receive, send)
+
+    def stop(self, grace: float) -> None:
+        """Begin no more answers, and end those in the making after so many seconds. On the event
+        loop."""
+        self._backend.stop(grace)
+
+
+def create_app(
+    engine: Engine,
+    settings: Settings,
+    card: Card | None = None,
+    embedder: Embedder | str = "this server was started without.",
+) -> Application:
+    """Put it together. embedder: or why there is none."""
+    table = endpoints(like_ollama=settings.ollama)
     routes = [
-        Route(path, endpoint, methods=[method])
-        for method, paths, endpoint in ROUTES
-        for path in paths
+        Route(path, endpoint.handler, methods=[endpoint.method])
+        for endpoint in table
+        for path in endpoint.paths
     ]
     kinds = (ApiError, EdgespecError, HTTPException, ClientDisconnect, Exception)
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys(kinds, handle))
-    app.state.backend = Backend(engine, settings, card or Card())
-    return secured(
+    backend = app.state.backend = Backend(engine, settings, card or Card(), embedder)
+    app.state.document = cache(partial(document, table, needs_key=bool(settings.keys)))
+    guarded = secured(
         app,
         bind=settings.host,
         hosts=settings.hosts,
@@ -47,3 +63,4 @@ def create_app(engine: Engine, settings: Settings, card: Card | None = None) -> 
         keys=settings.keys,
         max_body=settings.max_body,
     )
+    return Application(guarded, backend)

@@ -11,7 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from edgespec.errors import OptionError
 from edgespec.server.errors import ApiError, error_response
 
-_OPEN = ("/health", "/v1/health")
+OPEN = ("/health", "/v1/health")
+"""Paths that need no key."""
 
 
 class Auth:
@@ -37,7 +38,7 @@ class Auth:
         await error_response(_refusal(given), scope["path"])(scope, receive, send)
 
     def _is_open(self, scope: Scope) -> bool:
-        return not self._keys or scope["method"] == "OPTIONS" or scope["path"] in _OPEN
+        return not self._keys or scope["method"] == "OPTIONS" or scope["path"] in OPEN
 
 
 def _given(headers: Headers) -> Iterator[bytes]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from edgespec import __version__
@@ -13,15 +13,26 @@ from edgespec.generation import Generation
 from edgespec.requests import Messages, Prompt
 from edgespec.server.admission import Admission
 from edgespec.server.card import Card
+from edgespec.server.embedding import Embedder, Embeddings
+from edgespec.server.errors import unavailable
 from edgespec.server.metrics import Metrics
 from edgespec.server.settings import Settings
+from edgespec.server.suggestions import Suggestions
+from edgespec.text.thoughts import OPEN
 from edgespec.types import Chunk, Completion
+
+_TAIL = 32  # tokens of a prompt that hold the beginning of a thought, if it has one
 
 
 class Backend:
-    """What the endpoints work with. For one event loop; the engine has a thread of its own."""
+    """What the endpoints work with. For one event loop; the engine has a thread of its own.
 
-    def __init__(self, engine: Engine, settings: Settings, card: Card) -> None:
+    embedder: or why there is none.
+    """
+
+    def __init__(
+        self, engine: Engine, settings: Settings, card: Card, embedder: Embedder | str
+    ) -> None:
         self.engine = engine
         self.settings = settings
         self.card = card
@@ -29,6 +40,8 @@ class Backend:
         self.admission = Admission(
             settings.parallel, settings.queue, short_lane=settings.short_lane
         )
+        self.embeddings = Embeddings(engine, embedder, settings.queue)
+        self.suggestions = Suggestions()
         self.metrics = Metrics(self.admission)
 
     @property
@@ -56,19 +69,35 @@ class Backend:
         options: as of `Engine.submit`. client, short, replaceable: see Admission.
         Raises ApiError when too many wait, and what `Engine.submit` raises.
         """
-        self.admission.check()
+        self.admission.check(client, short=short, replaceable=replaceable)
         answer = Answer(self, client, short, replaceable)
         asked: dict[str, Any] = {**options, "notify": answer.notify}
         if asked.get("max_tokens") is None:
             asked["max_tokens"] = self.settings.max_tokens
-        answer.generation = await asyncio.to_thread(self.engine.prepare, prompt, **asked)
+        await asyncio.to_thread(answer.prepare, prompt, asked)
+        # Others may have come meanwhile. From here on it is not refused any more.
+        self.admission.check(client, short=short, replaceable=replaceable)
         return answer
+
+    def stop(self, grace: float) -> None:
+        """Who waits is refused; answers in the making get so many seconds to end."""
+        self.admission.close()
+        self.embeddings.close()
+        asyncio.get_running_loop().call_later(grace, self._end_answers)
+
+    def _end_answers(self) -> None:
+        for answer in list(self.answers):
+            answer.give_up()
 
 
 class Answer:
-    """A prepared request. Holds nothing until it is read: it may just be dropped."""
+    """A request at work. Holds nothing until it is read: it may just be dropped.
+
+    opens_thought: its prompt ends where a thought has begun. Only for a prepared one.
+    """
 
     generation: Generation
+    opens_thought: bool
 
     def __init__(self, backend: Backend, client: str, short: bool, replaceable: bool) -> None:
         self._backend = backend
@@ -76,13 +105,26 @@ class Answer:
         self._short = short
         self._replaceable = replaceable
         self._loop = asyncio.get_running_loop()
-        self._more = asyncio.Event()
+        self._arrived: asyncio.Queue[Chunk | Exception] = asyncio.Queue()
+        self._end_turn: Callable[[], None] = lambda: None
+        self._over = False  # the engine is done with it
         self._tokens = 0
 
+    def prepare(self, prompt: Prompt | None, options: Mapping[str, Any]) -> None:
+        """On any thread. Raises as `Engine.prepare`."""
+        engine = self._backend.engine
+        self.generation = engine.prepare(prompt, **options)
+        tail = engine.detokenize(self.generation.request.prompt[-_TAIL:], special=True)
+        self.opens_thought = tail.rstrip().endswith(OPEN)
+
     def notify(self) -> None:
-        """There is more to read; called on the engine's thread."""
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._more.set)
+        """There is more to read; called on the engine's thread. Raises RuntimeError when the loop
+        is closed, which ends the generation."""
+        self._loop.call_soon_threadsafe(self._take)
+
+    def give_up(self) -> None:
+        """End it for whoever reads it."""
+        self._arrived.put_nowait(unavailable("The server is shutting down.", retry_after=5))
 
     def state(self) -> dict[str, Any]:
         """For /slots."""
@@ -99,23 +141,21 @@ class Answer:
         turn = self._backend.admission.turn(
             self._client, short=self._short, replaceable=self._replaceable
         )
-        async with turn:
+        async with turn as self._end_turn:
             self._backend.answers.append(self)
             try:
                 self._backend.engine.start(self.generation)
                 while True:
-                    await self._more.wait()
-                    self._more.clear()
-                    for chunk in self.generation.ready():
-                        self._tokens += sum(len(step.tokens) for step in chunk.steps)
-                        if chunk.completion is not None:
-                            self._backend.metrics.count(chunk.completion)
-                        yield chunk
-                        if chunk.finish_reason is not None:
-                            return
+                    item = await self._arrived.get()
+                    if isinstance(item, Exception):
+                        raise item
+                    yield item
+                    if item.finish_reason is not None:
+                        return
             finally:
-                self.generation.cancel()
-                self._backend.answers.remove(self)
+                if not self._over:
+                    self.generation.cancel()
+                self._leave()
 
     async def completion(self) -> Completion:
         """The whole answer. Raises as `chunks`."""
@@ -124,3 +164,27 @@ class Answer:
                 if chunk.completion is not None:
                     return chunk.completion
         raise AssertionError("the last chunk carries the completion")
+
+    def _take(self) -> None:
+        """Take over what has come, also when nobody reads it any more."""
+        try:
+            while chunks := self.generation.ready():
+                for chunk in chunks:
+                    self._tokens += sum(len(step.tokens) for step in chunk.steps)
+                    self._arrived.put_nowait(chunk)
+                    if chunk.completion is not None:
+                        self._backend.metrics.count(chunk.completion)
+                        self._finish()
+        except Exception as error:  # noqa: BLE001  raised where it is read
+            self._arrived.put_nowait(error)
+            self._finish()
+
+    def _finish(self) -> None:
+        """The engine is done. Others have their turn now, however slowly this one is read."""
+        self._over = True
+        self._end_turn()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self in self._backend.answers:
+            self._backend.answers.remove(self)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -87,7 +88,9 @@ def forbidden(message: str, *, code: str) -> ApiError:
 
 def not_supported(message: str, *, param: str | None = None) -> ApiError:
     """501: the model that is loaded cannot do this."""
-    return ApiError(501, message, param=param, code="not_supported")
+    # Or else the clients' libraries take it for a failure that passes, and ask again.
+    final = {"x-should-retry": "false"}
+    return ApiError(501, message, param=param, code="not_supported", headers=final)
 
 
 def unavailable(message: str, *, retry_after: int = 1, status: int = 503) -> ApiError:
@@ -135,6 +138,15 @@ def api_error(exception: Exception, *, param: str = "messages") -> ApiError:
     return ApiError(500, "internal error; the server's log says more", code="internal_error")
 
 
+@contextmanager
+def prompt_in(param: str) -> Iterator[None]:
+    """Around work on the prompt in this field: where it does not fit, the ApiError says so."""
+    try:
+        yield
+    except ContextFullError as error:
+        raise api_error(error, param=param) from None
+
+
 def openai_body(error: ApiError) -> dict[str, Any]:
     """The body as OpenAI's API and llama.cpp's server have it."""
     known = {
@@ -152,8 +164,10 @@ def anthropic_body(error: ApiError) -> dict[str, Any]:
     kind = _ANTHROPIC_TYPES.get(error.status, fallback)
     message = error.message
     if error.code == CONTEXT_CODE:
-        # Clients of this API look for these words.
-        message = f"prompt is too long: {message}"
+        # Clients of this API look for these words, and some for the numbers.
+        tokens, most = error.extra.get("n_prompt_tokens"), error.extra.get("n_ctx")
+        numbers = f"{tokens} tokens > {most} maximum. " if tokens and most else ""
+        message = f"prompt is too long: {numbers}{message}"
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 

@@ -13,6 +13,7 @@ from edgespec.types import MAX_DRAFT_TOKENS
 
 _MOST_STOPS, _LONGEST_STOP = 256, 4096
 _MOST_BIASES = 4096
+_ALL_TOKENS = 2**31 - 1  # more than any context has
 
 
 _SAMPLING = (
@@ -97,6 +98,8 @@ class Sampling(Body):
             found["prediction"] = self.prediction.text
         if (self.top_k or 0) < 0:
             found["top_k"] = 0
+        if (self.penalty_last_n or 0) < 0:
+            found["penalty_last_n"] = _ALL_TOKENS
         return {name: value for name, value in found.items() if value is not None}
 
 

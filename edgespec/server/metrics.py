@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -56,14 +58,15 @@ class Metrics:
         for name, (drafted, accepted) in stats.by_drafter.items():
             self._drafted.labels(name).inc(drafted)
             self._accepted.labels(name).inc(accepted)
-        for step in completion.steps:
-            for source in step.sources:
-                self._answer.labels(source).inc()
+        sources = Tally(source for step in completion.steps for source in step.sources)
+        for source, tokens in sources.items():
+            self._answer.labels(source).inc(tokens)
         for work in ("prefill", "draft", "verify", "sample", "other"):
-            self._seconds.labels(work).inc(getattr(stats, f"{work}_s"))
+            self._seconds.labels(work).inc(max(0.0, getattr(stats, f"{work}_s")))
         self._steps.inc(stats.steps)
         self._answers.labels(completion.finish_reason).inc()
-        self._first.observe(completion.time_to_first_token_s)
+        if completion.tokens or completion.finish_reason != "cancelled":
+            self._first.observe(completion.time_to_first_token_s)
 
     def text(self) -> bytes:
         """In Prometheus' text format."""

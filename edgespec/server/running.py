@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from edgespec.errors import OptionError
+from edgespec.server.app import Application
 from edgespec.server.protocol import Protocol
 
 _KEEP_ALIVE_S = 75  # agents come back after longer than uvicorn's 5 s
 _GRACE_S = 5  # for answers in the making, once it is told to stop
+_LAST_WORDS_S = 2  # to tell their clients that they were ended
 _LONGEST_HEAD = 64 * 1024
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which tells when it can be reached."""
+    """uvicorn's, which tells when it can be reached, and ends answers before it ends."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
+    def __init__(
+        self, app: Application, host: str, port: int, ready: Callable[[str], None]
+    ) -> None:
         config = uvicorn.Config(
             app,
             host=host,
@@ -34,10 +40,11 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_GRACE_S,
+            timeout_graceful_shutdown=_GRACE_S + _LAST_WORDS_S,
             h11_max_incomplete_event_size=_LONGEST_HEAD,
         )
         super().__init__(config)
+        self._app = app
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -45,6 +52,19 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if not self.should_exit:
             self._ready(self._address())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and wait for those there are."""
+        self._app.stop(_GRACE_S)
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal. uvicorn sends itself every one again in the end; but whoever ends by SIGTERM
+        tidies nothing up."""
+        if sig == signal.SIGINT:
+            super().handle_exit(sig, frame)
+        else:
+            self.should_exit = True
 
     def _address(self) -> str:
         bound: Any = self.servers[0].sockets[0].getsockname()
@@ -64,11 +84,20 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def serve(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
+def serve(app: Application, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Listen until SIGINT or SIGTERM; answers in the making get a few seconds to end.
 
     ready: called with the address once it can be reached. Raises OptionError for an address that
-    cannot be had.
+    cannot be had, and KeyboardInterrupt in the end after SIGINT.
     """
+    _log_to_ours()
     with listen(host, port) as bound:
         Server(app, host, port, ready).run(sockets=[bound])
+
+
+def _log_to_ours() -> None:
+    """What uvicorn has to say goes where edgespec's own messages go, not to the terminal."""
+    theirs = logging.getLogger("uvicorn")
+    theirs.handlers = list(logging.getLogger("edgespec").handlers)
+    theirs.propagate = not theirs.handlers
+    theirs.setLevel(logging.WARNING)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
+from edgespec.engine import Engine
 from edgespec.policies import PREDICTION
+from edgespec.text.thoughts import CLOSE
 from edgespec.types import Completion, Stats
 
 _FINISH = {"stop": "stop", "length": "length", "context": "length", "cancelled": "stop"}
@@ -33,6 +36,39 @@ def usage(completions: list[Completion], *, reasoning_tokens: int = 0) -> dict[s
             "rejected_prediction_tokens": sum(drafted for drafted, _ in predicted) - accepted,
         },
     }
+
+
+def usage_of_prompts(prompts: list[list[Completion]]) -> dict[str, Any]:
+    """Of the choices for each of several prompts, added up."""
+    return reduce(_added, map(usage, prompts))
+
+
+def without_prediction(found: dict[str, Any]) -> dict[str, Any]:
+    """A usage for a request that predicted nothing itself."""
+    none = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+    details = {**found["completion_tokens_details"], **none}
+    return {**found, "completion_tokens_details": details}
+
+
+def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _added(value, other[key]) if isinstance(value, dict) else value + other[key]
+        for key, value in one.items()
+    }
+
+
+def thought_tokens(engine: Engine, completion: Completion) -> int:
+    """How many tokens of an answer that begins with a thought belong to it, its end included.
+
+    Raises EngineClosedError.
+    """
+    close, end = CLOSE.encode(), b""
+    for number, token in enumerate(completion.tokens, 1):
+        end += engine.piece(token)
+        if close in end:
+            return number
+        end = end[1 - len(close) :]
+    return len(completion.tokens)
 
 
 def timings(completion: Completion) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -20,9 +21,10 @@ from edgespec.server.encoding import JsonResponse
 from edgespec.server.errors import api_error, bad_request, not_supported, openai_body
 from edgespec.server.fields import Sampling
 from edgespec.server.logprobs import chat_logprobs
+from edgespec.server.speech import spoken
 from edgespec.server.sse import DONE, EventStream, data, unless_disconnected
-from edgespec.server.usage import finish_reason, timings, usage
-from edgespec.text.thoughts import OPEN, Said, Thoughts
+from edgespec.server.usage import finish_reason, thought_tokens, timings, usage
+from edgespec.text.thoughts import Said, Thoughts
 from edgespec.types import Chunk, Completion
 
 _NO_TOOLS = "Tools are not supported yet; leave tools out, or send tool_choice none."
@@ -89,7 +91,7 @@ async def chat_completions(request: Request) -> Response:
     answers = await chat.prepare(client_of(request))
     if body.stream:
         return EventStream(chat.events(answers), heartbeat=backend.settings.heartbeat)
-    return JsonResponse(await unless_disconnected(request, chat.whole(answers)))
+    return await unless_disconnected(request, chat.whole(answers))
 
 
 async def input_tokens(request: Request) -> Response:
@@ -114,30 +116,39 @@ class _Chat:
         }
 
     async def prepare(self, client: str) -> list[Answer]:
-        count = self._body.n or 1
-        return [
-            await self._backend.prepare(None, self._body.request(choice), client=client)
-            for choice in range(count)
-        ]
-
-    def _thoughts(self) -> Thoughts:
-        rendered = self._backend.engine.render(self._body.messages, **self._body.template_options())
-        return Thoughts(open=rendered.rstrip().endswith(OPEN))
+        """All choices. The first one's prompt is that of the others."""
+        first = await self._backend.prepare(None, self._body.request(0), client=client)
+        prompt = first.generation.request.prompt
+        answers = [first]
+        for choice in range(1, self._body.n or 1):
+            asked = {**self._body.request(choice), "messages": None}
+            answers.append(await self._backend.prepare(prompt, asked, client=client))
+        return answers
 
     # Whole.
 
-    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
+    async def whole(self, answers: list[Answer]) -> Response:
         completions = [await answer.completion() for answer in answers]
-        return {
-            **self._frame,
-            "object": "chat.completion",
-            "choices": [self._choice(i, one) for i, one in enumerate(completions)],
-            "usage": usage(completions),
-            "timings": timings(completions[-1]),
-        }
+        # Thousands of log-probabilities take long to write.
+        return await asyncio.to_thread(self._response, answers, completions)
 
-    def _choice(self, index: int, completion: Completion) -> dict[str, Any]:
-        thoughts = self._thoughts()
+    def _response(self, answers: list[Answer], completions: list[Completion]) -> Response:
+        choices = [
+            self._choice(index, one, Thoughts(open=answer.opens_thought))
+            for index, (answer, one) in enumerate(zip(answers, completions, strict=True))
+        ]
+        thought = ["reasoning_content" in choice["message"] for choice in choices]
+        return JsonResponse(
+            {
+                **self._frame,
+                "object": "chat.completion",
+                "choices": choices,
+                "usage": self._usage(completions, thought),
+                "timings": timings(completions[-1]),
+            }
+        )
+
+    def _choice(self, index: int, completion: Completion, thoughts: Thoughts) -> dict[str, Any]:
         first, last = thoughts.feed(completion.text), thoughts.flush()
         message: dict[str, Any] = {
             "role": "assistant",
@@ -153,6 +164,16 @@ class _Chat:
             "finish_reason": finish_reason(completion),
         }
 
+    def _usage(self, completions: list[Completion], thought: list[bool]) -> dict[str, Any]:
+        """thought: which of them began with a thought."""
+        engine = self._backend.engine
+        tokens = (
+            thought_tokens(engine, one)
+            for one, begins in zip(completions, thought, strict=True)
+            if begins
+        )
+        return usage(completions, reasoning_tokens=sum(tokens))
+
     def _logprobs(self, part: Completion | Chunk) -> dict[str, Any]:
         return chat_logprobs(self._backend.engine, part.steps)
 
@@ -160,30 +181,29 @@ class _Chat:
 
     async def events(self, answers: list[Answer]) -> AsyncIterator[bytes]:
         completions: list[Completion] = []
+        thought = [False] * len(answers)
         try:
             for index, answer in enumerate(answers):
                 yield self._event(index, {"role": "assistant", "content": ""})
-                thoughts = self._thoughts()
-                async with aclosing(answer.chunks()) as chunks:
-                    async for chunk in chunks:
-                        for event in self._deltas(index, chunk, thoughts):
+                speech = spoken(answer, Thoughts(open=answer.opens_thought))
+                async with aclosing(speech) as parts:
+                    async for said, chunk in parts:
+                        thought[index] |= bool(said.thought)
+                        for event in self._deltas(index, said, chunk):
                             yield event
                         if chunk.completion is not None:
                             completions.append(chunk.completion)
                             yield self._end(index, completions)
+            options = self._body.stream_options
+            if options is not None and options.include_usage:
+                used = await asyncio.to_thread(self._usage, completions, thought)
+                yield data({**self._chunk([]), "usage": used})
         except Exception as error:  # noqa: BLE001  the client must hear of it
             yield data(openai_body(api_error(error)))
             return
-        options = self._body.stream_options
-        if options is not None and options.include_usage:
-            yield data({**self._chunk([]), "usage": usage(completions)})
         yield DONE
 
-    def _deltas(self, index: int, chunk: Chunk, thoughts: Thoughts) -> Iterator[bytes]:
-        said = thoughts.feed(chunk.text)
-        if chunk.finish_reason is not None:
-            rest = thoughts.flush()
-            said = Said(said.thought + rest.thought, said.answer + rest.answer)
+    def _deltas(self, index: int, said: Said, chunk: Chunk) -> Iterator[bytes]:
         logprobs = self._logprobs(chunk) if self._body.logprobs else None
         if said.thought:
             yield self._event(index, {"reasoning_content": said.thought})

@@ -13,6 +13,7 @@ from edgespec.server.calls import backend_of
 from edgespec.server.encoding import JsonResponse
 from edgespec.server.errors import not_found
 from edgespec.server.metrics import CONTENT_TYPE
+from edgespec.text.fim import Fim
 
 
 async def health(request: Request) -> Response:
@@ -24,7 +25,7 @@ async def listed(request: Request) -> Response:
     """OpenAI's list, with an Ollama-like one beside it for clients that look there."""
     backend = backend_of(request)
     name = backend.settings.model
-    beside = {"name": name, "model": name, "capabilities": _capabilities(backend)}
+    beside = {"name": name, "model": name, "capabilities": capabilities(backend)}
     return JsonResponse({"object": "list", "data": [_model(backend)], "models": [beside]})
 
 
@@ -71,8 +72,14 @@ async def metrics(request: Request) -> Response:
     return Response(backend_of(request).metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _capabilities(backend: Backend) -> list[str]:
-    return ["completion"]
+def capabilities(backend: Backend) -> list[str]:
+    """What the model can do, in Ollama's words."""
+    found = ["completion"]
+    if isinstance(backend.engine.fim, Fim):
+        found.append("insert")
+    if backend.embeddings.possible:
+        found.append("embedding")
+    return found
 
 
 def _model(backend: Backend) -> dict[str, Any]:
