@@ -29,7 +29,7 @@ from edgespec.generation import Generation
 from edgespec.policies import DraftTokens, Policies
 from edgespec.prompts import Prompts, too_long
 from edgespec.protocols import Tokenizer, TokenModel
-from edgespec.requests import Messages, Prompt, RequestOptions, check, sampling_of
+from edgespec.requests import Messages, Prompt, RequestOptions, check, limit_of, sampling_of
 from edgespec.text.fim import Fim, Gap, Room
 from edgespec.text.template import ChatTemplate
 from edgespec.types import Chunk, Completion, SamplingParams, Step
@@ -139,7 +139,6 @@ class Engine:
         """Check a request and tokenize it, to be started later. Arguments and errors as of
         `submit`."""
         submitted = self._clock()
-        max_tokens = options.get("max_tokens")
         check(options)
         policy = self._policies.asked(
             options.get("drafter", "auto"),
@@ -157,7 +156,7 @@ class Engine:
             id=next(self._ids),
             prompt=tokens,
             params=params,
-            max_tokens=self._model.n_ctx if max_tokens is None else max_tokens,
+            max_tokens=limit_of(options, self._model.n_ctx),
             stop=options.get("stop") or (),
             stop_tokens=options.get("stop_tokens", ()),
             tokenizer=self._tokenizer,
@@ -169,6 +168,7 @@ class Engine:
             submitted=submitted,
             notify=options.get("notify"),
             prediction=self._predicted(options.get("prediction")),
+            cache_prompt=options.get("cache_prompt", True),
             logprobs=options.get("logprobs"),
             prompt_logprobs=options.get("prompt_logprobs", False),
         )

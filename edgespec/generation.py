@@ -31,6 +31,7 @@ class RequestDetails(TypedDict, total=False):
     prediction: tuple[int, ...]
     logprobs: int | None
     prompt_logprobs: bool
+    cache_prompt: bool
 
 
 class Generation:

@@ -29,7 +29,8 @@ class RequestOptions(TypedDict, total=False):
     this request alone; 0 is plain decoding. prediction: what the answer is expected to be, which
     makes it faster as far as it is right. stop_tokens: tokens that end the answer and are no part
     of it, besides the model's own. logprobs: of every token, with so many of the best
-    beside it. prompt_logprobs: of the prompt's tokens as well. notify: called on the engine's
+    beside it. prompt_logprobs: of the prompt's tokens as well. cache_prompt: False reads the
+    whole prompt anew, though a part of it may be in memory. notify: called on the engine's
     thread whenever there is more to read.
     Sampling: `params`, or the fields of SamplingParams as keywords.
     """
@@ -44,6 +45,7 @@ class RequestOptions(TypedDict, total=False):
     prediction: str
     logprobs: int | None
     prompt_logprobs: bool
+    cache_prompt: bool
     notify: Callable[[], None] | None
     params: SamplingParams | None
     temperature: float
@@ -67,6 +69,12 @@ def check(options: RequestOptions) -> None:
     """Raise OptionError for numbers out of range."""
     _check_number("max_tokens", options.get("max_tokens"), 0, None)
     _check_number("logprobs", options.get("logprobs"), 0, MOST_LOGPROBS)
+
+
+def limit_of(options: RequestOptions, most: int) -> int:
+    """The tokens an answer may have; `most` where no limit is asked for."""
+    limit = options.get("max_tokens")
+    return most if limit is None else limit
 
 
 def sampling_of(options: RequestOptions) -> SamplingParams:

@@ -1089,3 +1089,12 @@ def test_memory_is_not_emptied_while_somebody_waits_for_room(make: Make) -> None
     loaded.model.release()
     assert running[3].result().finish_reason == "cancelled"
     assert [len(one.result().tokens) for one in running[:3]] == [60] * 3
+
+
+def test_a_prompt_can_be_read_anew(make: Make) -> None:
+    loaded = make(max_sequences=2)
+    first = loaded.generate()
+    again = loaded.generate(cache_prompt=False)
+    assert again.tokens == first.tokens
+    assert again.usage.cached_tokens == 0
+    assert loaded.generate().usage.cached_tokens == len(PROMPT)

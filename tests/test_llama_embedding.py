@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from edgespec.errors import BackendError, ContextFullError, ModelLoadError
-from edgespec.llama import embedding
 from edgespec.llama.embedding import Embedder, pooling
 from edgespec.llama.model import Model
 from tests.tiny_gguf import ARCHITECTURES, CHANNELS, FIRST_BYTE, write_tiny_gguf
@@ -29,9 +28,10 @@ def load(tmp_path: Path) -> Iterator[Any]:
 
     def one(kind: int | None, arch: str = "llama", **options: Any) -> Embedder:
         path = write_tiny_gguf(tmp_path / f"{len(opened)}.gguf", arch=arch, pooling=kind)
-        opened.insert(0, Model(path))
-        opened.insert(0, Embedder(opened[0], **{"n_ctx": 512, "threads": 1, **options}))
-        return opened[0]
+        model = Model(path)
+        embedder = Embedder(model, **{"n_ctx": 512, "threads": 1, **options})
+        opened[:0] = [embedder, model]
+        return embedder
 
     yield one
     for each in opened:
@@ -116,7 +116,7 @@ def test_where_pieces_are_not_exact_only_one_is_read(
 
 def test_no_memory_for_the_context(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(embedding.llama_cpp, "llama_init_from_model", lambda *_: None)
+        patch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
         embedder = load(MEAN)
         with pytest.raises(ModelLoadError, match="no memory for embeddings"):
             embedder.embed(TOKENS)
@@ -129,8 +129,8 @@ def test_a_failed_pass_is_told_and_the_next_works(
     embedder = load(MEAN)
     for _ in range(2):  # while the context is opened, and later
         with monkeypatch.context() as patch:
-            patch.setattr(embedding.llama_cpp, "llama_decode", lambda *_: -3)
-            with pytest.raises(BackendError, match="llama.cpp failed"):
+            patch.setattr(llama_cpp, "llama_decode", lambda *_: -3)
+            with pytest.raises(BackendError, match=r"llama\.cpp failed"):
                 embedder.embed(TOKENS)
         assert embedder.embed(TOKENS)
 

@@ -179,22 +179,49 @@ def test_a_pass_never_wants_more_logits_than_a_model_gives() -> None:
     assert model.rows_seen[:4] == [33, 33, 33, 1]
 
 
-@pytest.mark.parametrize(("chunk", "limit"), [(1, 1), (1, 20), (4, 20), (33, 20)])
-def test_what_is_read_again_after_being_parked_is_not_told_again(chunk: int, limit: int) -> None:
-    """Parked when half of the prompt was read, or a part of the answer was there."""
-    scheduler, _ = reader(chunk, n_ctx=60, cells=60)
-    scheduler.submit(request([1, 2, 3], WARM, 50, id=1, end=-1))
-    for _ in range(8):
+def parked(chunk: int, limit: int, *, before: int, other: Request) -> tuple[Request, list[Step]]:
+    """A request for the log-probabilities of its prompt that comes `before` steps after another
+    one, and waits for that one's end; and its Steps."""
+    model = FakeModel(LOGITS, V, n_ctx=60, cells=60)
+    scheduler = Scheduler(model, drafters(LOGITS), Fixed(0, ""), Ticks(), prefill_chunk=chunk)
+    scheduler.submit(other)
+    for _ in range(before):
         scheduler.step()
     asked = scoring([i % 30 for i in range(35)], limit, id=2)
     scheduler.submit(asked)
-    steps: list[Step] = []
+    passes: list[list[Step]] = []
     while scheduler.busy:
-        steps += [step for step in scheduler.step() if step.request == 2]
-    assert sum(step.prefilled for step in steps) > 35, "it was parked"
-    assert_those_of(of_prompt(steps), asked.prompt, 1, 2)
+        passes.append([step for step in scheduler.step() if step.request == 2])
+    steps = [step for its in passes for step in its]
+    assert passes[0]
+    assert passes[-1]
+    assert not all(passes), "it waited in between"
     assert emitted(steps) == plain(LOGITS, asked.prompt, WARM, limit, end=-1)
+    return asked, steps
+
+
+@pytest.mark.parametrize(
+    ("chunk", "limit", "before"), [(1, 1, 12), (1, 20, 12), (4, 20, 3), (33, 15, 3), (4, 5, 12)]
+)
+def test_what_is_read_again_after_being_parked_is_not_told_again(
+    chunk: int, limit: int, before: int
+) -> None:
+    """Parked when half of the prompt was read, or a part of the answer was there. The other one
+    leaves a beginning of the prompt behind, which ends where no chunk did."""
+    other = request(range(10), GREEDY, 45, id=1, end=-1)
+    asked, steps = parked(chunk, limit, before=before, other=other)
+    assert sum(step.prefilled for step in steps) > 35
+    assert_those_of(of_prompt(steps), asked.prompt, 1, 2)
     assert_those_of(of_answer(steps), [*asked.prompt, *emitted(steps)], 35, 2)
+    assert {step.cached for step in steps} == {0}
+
+
+def test_what_memory_still_has_is_not_read_again_for_that() -> None:
+    """The other one ends before it needs the room of the one that was parked."""
+    other = request([31] * 10, GREEDY, 19, id=1, end=-1)
+    asked, steps = parked(4, 5, before=12, other=other)
+    assert sum(step.prefilled for step in steps) == 35
+    assert_those_of(of_prompt(steps), asked.prompt, 1, 2)
 
 
 def test_a_pass_that_fails_is_not_told_twice() -> None:

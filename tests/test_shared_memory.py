@@ -293,6 +293,17 @@ def test_what_was_lost_before_the_first_pass_was_not_cached() -> None:
     assert watched.text(2) == plain(LOGITS, again.prompt, WARM, 3, end=-1)
 
 
+def test_nobody_else_comes_in_while_somebody_is_parked() -> None:
+    watched = half_read()
+    watched.submit(request([6, 6], WARM, 4, id=3))
+    while not watched.steps[3]:
+        assert 3 not in watched.running or 2 in watched.running
+        watched.step()
+    assert watched.steps[1][-1].finish_reason
+    watched.run()
+    assert watched.text(3) == plain(LOGITS, [6, 6], WARM, 4)
+
+
 # Cancelling.
 
 
@@ -410,8 +421,10 @@ def test_a_prediction_is_followed_on_after_being_parked() -> None:
     for one in requests:
         assert tuple(emitted(steps[one.id])) == one.prediction
         assert all(step.accepted == step.drafted for step in steps[one.id])
-    again = [step for step in steps[2] if step.prefilled]
-    assert len(again) == 2, "it was parked"
+    first, again = [i for i, step in enumerate(steps[2]) if step.prefilled]
+    assert first == 0
+    assert again > 1, "it was parked under way"
+    assert all(step.drafted == 3 for step in steps[2][again + 1 : -1])
 
 
 # Anything.

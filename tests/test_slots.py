@@ -74,6 +74,14 @@ def test_less_than_half_is_copied_and_the_rest_stays() -> None:
     assert slots.take([1, 2, 3, 4, 5, 6], NOBODY) == (0, 5)
 
 
+def test_an_empty_slot_is_taken_before_anything_is_dropped() -> None:
+    slots, model = filled([1, 2, 3, 4, 5], [6, 6])
+    assert slots.take([7], NOBODY) == (2, 0)
+    slots.give_back(2, [])  # nothing was read
+    assert slots.take([1, 2, 7, 7], NOBODY) == (2, 2)
+    assert model.memory == {0: [1, 2, 3, 4, 5], 1: [6, 6], 2: [1, 2]}
+
+
 def test_a_prefix_is_copied_from_a_running_sequence() -> None:
     slots, model = filled([5, 6], sequences=2)
     slot, _ = slots.take([1, 2, 3, 4], NOBODY)

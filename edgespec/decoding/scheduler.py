@@ -131,6 +131,8 @@ class Scheduler:
             held = {slot: other.tokens[: other.kept] for slot, other in self._running.items()}
             # Whoever wants the logits of the whole prompt has all of it read.
             known = running.tokens[: running.scored + 1] if running.unscored else running.tokens
+            if not running.request.cache_prompt:
+                known = []
             running.enter(*self.slots.take(known, held))
             self._running[running.slot] = running
             self._begin_drafting(running)
@@ -167,7 +169,6 @@ class Scheduler:
         parked, self._parked = [latest, *self._parked], []
         self._release(latest)
         self._parked = parked
-        latest.kept = 0
         shares[:] = [share for share in shares if share.running is not latest]
         return True
 

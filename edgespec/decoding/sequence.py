@@ -18,7 +18,7 @@ class Request:
     policy: decides on this request's drafts; None for the scheduler's policy.
     prediction: what the answer is expected to be, for drafts. logprobs: report those of every
     token, with so many of the best beside it; None for none. prompt_logprobs: those of the
-    prompt's tokens as well, which are all read anew for that.
+    prompt's tokens as well, which are all read anew for that. cache_prompt: use what is in memory.
     """
 
     id: int
@@ -30,6 +30,7 @@ class Request:
     prediction: tuple[int, ...] = ()
     logprobs: int | None = None
     prompt_logprobs: bool = False
+    cache_prompt: bool = True
 
 
 class Running:

@@ -53,6 +53,7 @@ def create_app(
     ]
     kinds = (ApiError, EdgespecError, HTTPException, ClientDisconnect, Exception)
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys(kinds, handle))
+    app.router.redirect_slashes = False  # a redirect does not say in words what is wrong
     backend = app.state.backend = Backend(engine, settings, card or Card(), embedder)
     app.state.document = cache(partial(document, table, needs_key=bool(settings.keys)))
     guarded = secured(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from edgespec.server.backend import Backend
-from edgespec.server.errors import not_found
+from edgespec.server.errors import bad_request, not_found
+
+MOST_NAMED = 1024  # characters of a model's name: it stands in every part of an answer
 
 
 def backend_of(request: Request) -> Backend:
@@ -25,9 +27,13 @@ def client_of(request: Request) -> str:
 def model_of(backend: Backend, asked: str) -> str:
     """The name to answer with. Raises ApiError where only the right name is taken."""
     settings = backend.settings
+    if len(asked) > MOST_NAMED:
+        raise bad_request(
+            f"The name of a model has at most {MOST_NAMED} characters.", param="model"
+        )
     if asked and settings.strict_model and asked != settings.model:
         raise not_found(
-            f"There is no model {asked!r} here, only {settings.model!r}.",
+            f"There is no model {asked[:100]!r} here, only {settings.model!r}.",
             param="model",
             code="model_not_found",
         )

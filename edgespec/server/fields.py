@@ -82,6 +82,7 @@ class Sampling(Body):
     logit_bias: dict[str, float] | list[Any] | None = None
     speculative: Speculative | None = None
     prediction: Prediction | None = None
+    cache_prompt: bool | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
 
     def options(self, choice: int = 0) -> dict[str, Any]:
@@ -92,6 +93,7 @@ class Sampling(Body):
         found["max_tokens"] = self.max_tokens if (self.max_tokens or 0) >= 0 else None
         if self.seed is not None and self.seed >= 0:  # -1: any
             found["seed"] = (self.seed + choice) % 2**64
+        found["cache_prompt"] = self.cache_prompt
         if self.speculative is not None:
             found["num_draft_tokens"] = self.speculative.num_draft_tokens
         if self.prediction is not None:

@@ -111,7 +111,7 @@ def _operations(
 
 def _answer(endpoint: Endpoint) -> dict[str, Any]:
     content: dict[str, Any] = {endpoint.media: {"schema": _WHOLE.get(endpoint.media, _TEXT)}}
-    if "stream" in getattr(endpoint.body, "model_fields", ()):
+    if endpoint.streams and "stream" in getattr(endpoint.body, "model_fields", ()):
         media = "application/x-ndjson" if _is_ollama(endpoint.paths[0]) else "text/event-stream"
         content[media] = {}  # a schema would be that of one event, and there are many kinds
     return {"description": "The answer.", "content": content}

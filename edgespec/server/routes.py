@@ -30,8 +30,8 @@ from edgespec.server.api.responses_body import ResponsesBody
 class Endpoint(NamedTuple):
     """One operation; the handler's docstring is its description in the OpenAPI document.
 
-    body: the model that the handler reads, None where it reads none; one with a field `stream`
-    can be answered by a stream. media: the type of a whole answer.
+    body: the model that the handler reads, None where it reads none. streams: the answer may be a
+    stream if the body has a field `stream`. media: the type of a whole answer.
     """
 
     method: str
@@ -39,6 +39,7 @@ class Endpoint(NamedTuple):
     handler: Callable[[Request], Awaitable[Response]]
     body: type[BaseModel] | None = None
     media: str = "application/json"
+    streams: bool = True
 
 
 ROUTES = [
@@ -56,7 +57,13 @@ ROUTES = [
         chat.chat_completions,
         chat.ChatBody,
     ),
-    Endpoint("POST", ("/v1/chat/completions/input_tokens",), chat.input_tokens, chat.ChatBody),
+    Endpoint(
+        "POST",
+        ("/v1/chat/completions/input_tokens",),
+        chat.input_tokens,
+        chat.ChatBody,
+        streams=False,
+    ),
     Endpoint(
         "POST",
         ("/v1/completions", "/completions"),
@@ -68,15 +75,27 @@ ROUTES = [
     Endpoint("POST", ("/completion",), native.completion, native.NativeCompletionBody),
     Endpoint("POST", ("/tokenize",), native.tokenize, native.TokenizeBody),
     Endpoint("POST", ("/detokenize",), native.detokenize, native.DetokenizeBody),
-    Endpoint("POST", ("/apply-template",), native.apply_template, chat.ChatBody),
+    Endpoint("POST", ("/apply-template",), native.apply_template, chat.ChatBody, streams=False),
     Endpoint("POST", ("/v1/responses", "/responses"), responses.create, ResponsesBody),
-    Endpoint("POST", ("/v1/responses/input_tokens",), responses.input_tokens, ResponsesBody),
+    Endpoint(
+        "POST",
+        ("/v1/responses/input_tokens",),
+        responses.input_tokens,
+        ResponsesBody,
+        streams=False,
+    ),
     *(
         Endpoint(method, ("/v1/responses/{id:path}", "/responses/{id:path}"), responses.kept)
         for method in ("GET", "POST", "DELETE")
     ),
     Endpoint("POST", ("/v1/messages",), messages.create, messages.MessagesBody),
-    Endpoint("POST", ("/v1/messages/count_tokens",), messages.count_tokens, messages.MessagesBody),
+    Endpoint(
+        "POST",
+        ("/v1/messages/count_tokens",),
+        messages.count_tokens,
+        messages.MessagesBody,
+        streams=False,
+    ),
     Endpoint(
         "POST",
         ("/v1/embeddings", "/embeddings"),

@@ -116,7 +116,8 @@ def test_what_can_be_streamed_says_so(whole: dict[str, Any]) -> None:
 
     assert kinds("/v1/chat/completions") == ["application/json", "text/event-stream"]
     assert kinds("/api/chat") == ["application/json", "application/x-ndjson"]
-    assert kinds("/v1/embeddings") == ["application/json"]
+    for path in ("/v1/embeddings", "/v1/chat/completions/input_tokens", "/apply-template"):
+        assert kinds(path) == ["application/json"]
     assert kinds("/metrics", "get") == ["text/plain"]
 
 

@@ -44,7 +44,12 @@ class Whole:
         return self._client.post(path, json=body, headers=headers)
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        return self._client.get(path, headers=headers)
+        return self.ask("GET", path, **headers)
+
+    def ask(self, method: str, path: str, **headers: str) -> httpx.Response:
+        """A request without a body."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._client.request(method, path, headers=named)
 
     def events(self, path: str, body: dict[str, Any]) -> list[Any]:
         """What a stream says, "[DONE]" as None."""

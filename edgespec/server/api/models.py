@@ -34,7 +34,7 @@ async def one(request: Request) -> Response:
     backend = backend_of(request)
     name = request.path_params["name"]
     if name != backend.settings.model:
-        raise not_found(f"There is no model {name!r} here.", code="model_not_found")
+        raise not_found(f"There is no model {name[:100]!r} here.", code="model_not_found")
     return JsonResponse(_model(backend))
 
 

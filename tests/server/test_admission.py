@@ -1,0 +1,415 @@
+"""Whose turn it is: order, the short lane, requests that replace others, and who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgespec.server.admission import Admission
+from edgespec.server.errors import ApiError
+from tests.server.asgi import PATIENCE
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Caller:
+    """A request that has its turn until it is told to leave."""
+
+    def __init__(self, admission: Admission, client: str, **kind: bool) -> None:
+        self.began = asyncio.Event()
+        self.leave = asyncio.Event()
+        self.end: Callable[[], None] | None = None
+        self.task = asyncio.create_task(self._run(admission, client, kind))
+
+    async def _run(self, admission: Admission, client: str, kind: dict[str, bool]) -> None:
+        async with admission.turn(client, **kind) as self.end:
+            self.began.set()
+            await self.leave.wait()
+
+    @property
+    def runs(self) -> bool:
+        return self.began.is_set() and not self.task.done()
+
+    async def done(self) -> None:
+        self.leave.set()
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+
+
+async def settle() -> None:
+    """Let everybody do what they can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class Room:
+    """An admission and who comes to it, by name; "a1" is the first one of the client "a"."""
+
+    def __init__(self, slots: int = 2, queue: int = 16, *, lane: bool = False) -> None:
+        self.clock = Clock()
+        self.admission = Admission(slots, queue, short_lane=lane, clock=self.clock)
+        self.callers: dict[str, Caller] = {}
+
+    async def come(self, *names: str, **kind: bool) -> None:
+        for name in names:
+            self.callers[name] = Caller(self.admission, name[0], **kind)
+        await settle()
+
+    async def leave(self, *names: str) -> None:
+        for name in names:
+            await self.callers.pop(name).done()
+        await settle()
+
+    def __getitem__(self, name: str) -> Caller:
+        return self.callers[name]
+
+    @property
+    def running(self) -> str:
+        return " ".join(name for name, caller in self.callers.items() if caller.runs)
+
+    def is_empty(self) -> bool:
+        return self.admission.running == self.admission.waiting == 0
+
+
+@contextmanager
+def refused(after: int | None = None) -> Iterator[list[ApiError]]:
+    errors: list[ApiError] = []
+    with pytest.raises(ApiError) as caught:
+        yield errors
+    errors.append(caught.value)
+    assert caught.value.status == 503
+    if after is not None:
+        assert caught.value.headers["retry-after"] == str(after)
+
+
+# Order.
+
+
+async def test_so_many_run_and_the_others_come_in_turn() -> None:
+    room = Room(2)
+    await room.come("a1", "b1", "c1", "d1")
+    assert room.running == "a1 b1"
+    assert (room.admission.running, room.admission.waiting) == (2, 2)
+    await room.leave("b1")
+    assert room.running == "a1 c1"
+    await room.leave("a1", "c1")
+    assert room.running == "d1"
+    await room.leave("d1")
+    assert room.is_empty()
+
+
+async def test_who_has_the_fewest_running_goes_first() -> None:
+    room = Room(3, 300)
+    flood = [f"a{number}" for number in range(200)]
+    await room.come(*flood, "b1", "c1", "b2")
+    assert room.running == "a0 a1 a2"
+    await room.leave("a0")
+    assert room.running == "a1 a2 b1"
+    await room.leave("a1")
+    assert room.running == "a2 b1 c1"
+    await room.leave("c1")  # a and b have one each: the first one who waits
+    assert room.running == "a2 a3 b1"
+    await room.leave("a3")
+    assert room.running == "a2 a4 b1"
+    await room.leave("b1")
+    assert room.running == "a2 a4 b2"
+
+
+async def test_a_short_one_does_not_wait_for_long_ones() -> None:
+    room = Room(2, lane=True)
+    await room.come("a1", "b1", "c1")
+    await room.come("d1", short=True)
+    assert room.running == "a1 b1 d1"
+    await room.come("e1", short=True)
+    assert not room["e1"].runs
+    await room.leave("d1")
+    assert room.running == "a1 b1 e1"
+    await room.leave("a1")
+    assert room.running == "b1 c1 e1"
+
+
+async def test_short_ones_of_a_client_pass_its_long_ones_by() -> None:
+    room = Room(1)
+    await room.come("a1", "a2")
+    await room.come("a3", short=True)
+    await room.leave("a1")
+    assert room.running == "a3"
+
+
+async def test_short_ones_without_end_do_not_keep_a_long_one_out() -> None:
+    room = Room(2, lane=True)
+    names = [f"a{number}" for number in range(9)]
+    await room.come(*names, short=True)
+    await room.come("b1")
+    assert room.running == "a0 a1 a2"
+    await room.leave("a0")
+    assert room.running == "a1 a2 b1"
+
+
+async def test_the_lane_is_for_short_ones_alone() -> None:
+    room = Room(2, lane=True)
+    await room.come("a1", "a2", "a3", "b1")
+    assert room.running == "a1 a2"
+    room = Room(2, lane=False)
+    await room.come("a1", "a2")
+    await room.come("b1", short=True)
+    assert room.running == "a1 a2"
+
+
+# The end of a turn.
+
+
+async def test_a_turn_may_end_before_its_block_does() -> None:
+    room = Room(1)
+    await room.come("a1", "b1")
+    end = room["a1"].end
+    assert end is not None
+    end()
+    end()  # it is over already
+    await settle()
+    assert room["b1"].runs
+    assert room.admission.running == 1
+    await room.leave("a1")
+    assert room["b1"].runs
+    assert room.admission.running == 1
+
+
+async def test_who_is_cancelled_leaves_nothing_behind() -> None:
+    room = Room(1)
+    await room.come("a1", "b1", "c1")
+    room["b1"].task.cancel()
+    await settle()
+    assert (room.admission.running, room.admission.waiting) == (1, 1)
+    room["a1"].task.cancel()
+    await settle()
+    assert room["c1"].runs
+    assert (room.admission.running, room.admission.waiting) == (1, 0)
+
+
+async def test_who_is_called_and_cancelled_at_once_gives_the_place_to_the_next() -> None:
+    room = Room(1)
+    await room.come("a1", "b1", "c1")
+    end = room["a1"].end
+    assert end is not None
+    end()
+    room["b1"].task.cancel()
+    await settle()
+    assert not room["b1"].began.is_set()
+    assert room["c1"].runs
+
+
+async def test_who_fails_leaves_nothing_behind() -> None:
+    room = Room(1)
+    with pytest.raises(ZeroDivisionError):
+        async with room.admission.turn("a"):
+            raise ZeroDivisionError
+    assert room.is_empty()
+
+
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_nobody_is_lost_whatever_happens(data: st.DataObject) -> None:
+    asyncio.run(anything(data))
+
+
+async def anything(data: st.DataObject) -> None:
+    room = Room(data.draw(st.integers(1, 3)), lane=data.draw(st.booleans()))
+    most = room.admission._places
+    for number in range(data.draw(st.integers(0, 25))):
+        event = data.draw(st.sampled_from(("come", "leave", "cancel", "end")))
+        if event == "come" or not room.callers:
+            kind = {"short": data.draw(st.booleans()), "replaceable": data.draw(st.booleans())}
+            await room.come(data.draw(st.sampled_from("abc")) + str(number), **kind)
+            continue
+        caller = room[data.draw(st.sampled_from(sorted(room.callers)))]
+        if event == "leave":
+            caller.leave.set()
+        elif event == "cancel":
+            caller.task.cancel()
+        elif caller.end is not None:
+            caller.end()
+        await settle() if data.draw(st.booleans()) else None
+        assert room.admission.running <= most
+    await settle()
+    # Nobody waits while there is a place for him.
+    waiting = [one for one in room.admission._waiting if room.admission._has_place(one.short)]
+    assert waiting == []
+    for caller in room.callers.values():
+        caller.leave.set()
+    results = await asyncio.gather(
+        *(one.task for one in room.callers.values()), return_exceptions=True
+    )
+    wrong = [
+        one
+        for one in results
+        if not isinstance(one, (ApiError, asyncio.CancelledError, type(None)))
+    ]
+    assert wrong == []
+    assert room.is_empty()
+
+
+# Replacing.
+
+
+async def test_a_newer_request_replaces_the_one_that_waits() -> None:
+    room = Room(1)
+    await room.come("a1", replaceable=True)
+    await room.come("b1", "a2", replaceable=True)
+    await room.come("a3")  # another kind of request
+    await room.come("a4", replaceable=True)
+    with refused() as errors:
+        await room["a2"].task
+    assert errors[0].headers["x-should-retry"] == "false"
+    # The one that runs, other clients' and other kinds are left alone.
+    assert [name for name in room.callers if not room[name].task.done()] == ["a1", "b1", "a3", "a4"]
+    await room.leave("a1", "b1", "a3", "a4")
+    assert room.is_empty()
+
+
+async def test_one_that_is_just_cancelled_can_be_replaced() -> None:
+    room = Room(1)
+    await room.come("b1")
+    await room.come("a1", replaceable=True)
+    room["a1"].task.cancel()  # and has had no time to leave
+    await room.come("a2", replaceable=True)
+    await room.leave("b1")
+    assert room.running == "a2"
+    assert room["a1"].task.cancelled()
+
+
+# Refusing.
+
+
+def check(room: Room, client: str, **kind: bool) -> None:
+    room.admission.check(client, **kind)
+
+
+async def test_a_full_queue_refuses() -> None:
+    room = Room(1, queue=2)
+    check(room, "a")
+    await room.come("a1", "b1")
+    check(room, "c")
+    await room.come("c1")
+    with refused(after=15):  # two before it and its own, at 5 s
+        check(room, "d")
+    # Only who asks is refused: who was let through before may wait.
+    await room.come("d1")
+    assert room.admission.waiting == 3
+    await room.leave("a1", "b1", "c1")
+    check(room, "d")
+
+
+async def test_without_a_queue_those_are_served_for_whom_there_is_a_place() -> None:
+    room = Room(2, queue=0, lane=True)
+    check(room, "a")
+    await room.come("a1", "a2")
+    with refused():
+        check(room, "b")
+    check(room, "b", short=True)
+    await room.come("b1", short=True)
+    with refused():
+        check(room, "b", short=True)
+
+
+async def test_who_floods_the_queue_leaves_room_for_others() -> None:
+    room = Room(1, queue=8)
+    accepted = 0
+    for number in range(200):
+        try:
+            check(room, "a")
+        except ApiError:
+            continue
+        accepted += 1
+        await room.come(f"a{number}")
+    assert accepted == 1 + 6
+    check(room, "b")
+    await room.come("b1")
+    with refused():
+        check(room, "b")  # has one in the queue, as a has
+    check(room, "c")
+    await room.come("c1")
+    with refused():
+        check(room, "d")
+
+
+async def test_one_that_takes_anothers_place_needs_none() -> None:
+    room = Room(1, queue=1)
+    await room.come("a1")
+    await room.come("a2", replaceable=True)
+    check(room, "a", replaceable=True)
+    with refused():
+        check(room, "a")
+    with refused():
+        check(room, "b", replaceable=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "answers", "after"),
+    [(5.0, 1, 10), (0.0, 300, 1), (40.0, 100, 60), (1.0, 300, 2)],
+)
+async def test_it_says_for_how_long_to_wait(seconds: float, answers: int, after: int) -> None:
+    room = Room(1, queue=1)
+    for _ in range(answers):
+        async with room.admission.turn("a"):
+            room.clock.now += seconds
+    await room.come("a1", "b1")
+    with refused(after=after):
+        check(room, "c")
+
+
+async def test_only_answers_that_were_finished_tell_how_long_they_take() -> None:
+    room = Room(1, queue=1)
+    for number in range(100):
+        await room.come(f"a{number}")
+        room.clock.now += 1000
+        room[f"a{number}"].task.cancel()
+        await settle()
+    await room.come("a1", "b1")
+    with refused(after=10):
+        check(room, "c")
+
+
+async def test_after_closing_nobody_comes_and_who_waits_is_told() -> None:
+    room = Room(1)
+    await room.come("a1", "b1", "c1")
+    room.admission.close()
+    for name in ("b1", "c1"):
+        with refused(after=5):
+            await room[name].task
+    with refused(after=5):
+        check(room, "d")
+    with refused(after=5):
+        async with room.admission.turn("d"):
+            raise AssertionError
+    assert room["a1"].runs
+    await room.leave("a1")
+    assert room.is_empty()
+
+
+def test_who_waits_longest_is_not_forgotten() -> None:
+    """Under steady load from clients of equal activity, the order is that of coming."""
+
+    async def play() -> list[str]:
+        room = Room(1, 64)
+        await room.come("x1")
+        await room.come(*(f"{client}1" for client in "abcdefgh"))
+        order: list[Any] = []
+        await room.leave("x1")
+        while room.running:
+            order.append(room.running)
+            await room.leave(room.running)
+        return order
+
+    assert asyncio.run(play()) == [f"{client}1" for client in "abcdefgh"]
