@@ -164,20 +164,22 @@ async def soak(chosen: argparse.Namespace) -> None:
     """Mixed load with clients that leave: no error, no leak."""
     counts: Counter[str] = Counter()
     async with served(_arguments(chosen)) as one:
-        end = time.monotonic() + 60 * chosen.minutes
+        began = time.monotonic()
+        end = began + 60 * chosen.minutes
         workers = [
             asyncio.create_task(_worker(one, random.Random(seed), end, counts))
             for seed in range(chosen.clients)
         ]
-        warm = 0
+        warm = 0  # once all slots have been in use
         while time.monotonic() < end:
             await asyncio.sleep(min(60.0, max(0.1, end - time.monotonic())))
-            warm = warm or one.memory()  # after the first minute
+            if not warm and time.monotonic() - began >= 60 * chosen.minutes / 6:
+                warm = one.memory()
             print(f"{dict(counts)} rss {one.memory() / 2**20:.1f} MiB", flush=True)
         await asyncio.gather(*workers)
         busy = [slot for slot in (await one.client.get("/slots")).json() if slot["is_processing"]]
         growth = one.memory() / warm - 1
-        print(f"slots busy {len(busy)}, memory growth {100 * growth:.2f} % since the first minute")
+        print(f"slots busy {len(busy)}, memory growth {100 * growth:.2f} % since the first sixth")
         await one.chat([{"role": "user", "content": "Hello"}], max_tokens=4)
 
 
@@ -228,11 +230,11 @@ async def _stream(
 
 
 def _arguments(chosen: argparse.Namespace) -> list[str]:
-    found = []
+    found: list[str] = []
     if chosen.target:
         found += ["--target", str(file_of(chosen.target)), "--draft"]
         found += [str(file_of(chosen.draft)) if chosen.draft else "none"]
-    return found + chosen.serve
+    return [*found, *chosen.serve]
 
 
 def main() -> None:

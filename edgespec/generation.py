@@ -182,7 +182,6 @@ class Generation:
         try:
             self._notify()
         except Exception:  # noqa: BLE001  whoever listened has gone, perhaps with his event loop
-            self._notify = None
             self.cancel()
 
     def _completion(self, reason: FinishReason) -> Completion:

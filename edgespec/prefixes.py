@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -74,7 +74,7 @@ class Prefixes:
                 path.unlink()
         return held
 
-    def save(self, memory: Memory, held: dict[int, Sequence[int]]) -> None:
+    def save(self, memory: Memory, held: Mapping[int, Sequence[int]]) -> None:
         """Write what the slots hold, the most recently used last; older files go."""
         written = set()
         for slot, tokens in held.items():

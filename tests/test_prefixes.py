@@ -15,7 +15,6 @@ from edgespec.protocols import Row
 from tests.tiny_gguf import write_tiny_gguf
 
 TEXT = "the quick brown fox jumps over the lazy dog " * 40
-OPTIONS = {"max_tokens": 8, "temperature": 0.0}
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def model(tmp_path: Path) -> Path:
 
 def answer(model: Path, cache: Path | None, prompt: str = TEXT) -> tuple[str, int, int]:
     with load(target=model, draft="none", n_ctx=2048, max_sequences=3, prompt_cache=cache) as one:
-        done = one.generate(prompt, **OPTIONS)
+        done = one.generate(prompt, max_tokens=8, temperature=0.0)
     return done.text, done.usage.cached_tokens, done.usage.prompt_tokens
 
 
@@ -53,7 +52,7 @@ def test_a_damaged_file_is_never_read(damage: str, model: Path, tmp_path: Path) 
         data[len(data) // 2] ^= 1
     elif damage == "name":
         kept = kept.rename(kept.with_name(kept.name.replace("prefix", "x.prefix")))
-    kept.write_bytes({"cut": data[:100], "empty": b""}.get(damage, data))
+    kept.write_bytes(bytes(data[: {"cut": 100, "empty": 0}.get(damage, len(data))]))
     assert answer(model, cache) == (text, 0, tokens)
     assert len(list(cache.iterdir())) == 1  # replaced
 

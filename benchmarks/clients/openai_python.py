@@ -3,6 +3,9 @@
 python openai_python.py http://127.0.0.1:8080/v1
 """
 
+# mypy: ignore-errors
+# It runs with several versions of the library, whose types differ.
+
 import sys
 
 from openai import BadRequestError, OpenAI, __version__

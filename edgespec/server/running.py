@@ -75,9 +75,11 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises OptionError when that is not possible."""
     try:
+        if not 0 <= port <= 65535:
+            raise OSError("there is no such port")
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OptionError(
             f"{host}:{port} cannot be listened on: {reason}. Choose another --port or --host."

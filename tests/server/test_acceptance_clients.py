@@ -64,7 +64,7 @@ def test_06_the_second_turn_of_a_long_chat_reads_only_what_is_new() -> None:
 
 
 def test_07_a_line_that_changes_with_every_request_does_not_void_the_cache() -> None:
-    def asked(checksum: str, *messages: dict[str, Any]) -> dict[str, int]:
+    def asked(server: Whole, checksum: str, *messages: dict[str, Any]) -> dict[str, int]:
         billing = f"x-anthropic-billing-header: cc_version=2.1; cch={checksum};"
         system = [{"type": "text", "text": text} for text in (billing, "You are an agent. " * 99)]
         body = {"model": "claude", "system": system, "max_tokens": 4, "messages": list(messages)}
@@ -74,10 +74,11 @@ def test_07_a_line_that_changes_with_every_request_does_not_void_the_cache() -> 
         return used
 
     question = {"role": "user", "content": "Look at it."}
+    turn = {"role": "assistant", "content": "Yes."}, question
     with whole(Loaded(n_ctx=4096, max_sequences=5)) as server:
-        first = asked("00a1b", question)
+        first = asked(server, "00a1b", question)
         assert first["input_tokens"] > 18 * 99
-        second = asked("fe77c", question, {"role": "assistant", "content": "Yes."}, question)
+        second = asked(server, "fe77c", question, *turn)
         assert second["cache_read_input_tokens"] >= first["input_tokens"] - 4
         assert second["input_tokens"] < 100
 

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
-from contextlib import aclosing
-from typing import Any
 
 import pytest
 
 from edgespec.errors import BackendError, ContextFullError, EngineClosedError, OptionError
 from edgespec.server.backend import Answer, Backend
-from edgespec.server.card import Card
-from edgespec.server.errors import ApiError
-from edgespec.server.settings import Settings
-from edgespec.types import Chunk
-from tests.fake_engine import WARM, Loaded
+from tests.fake_engine import Loaded
+from tests.server.answers import (
+    all_of,
+    backend_of,
+    counted,
+    holds_nothing,
+    is_free,
+    prepared,
+    text_of,
+    until_running,
+)
 from tests.server.asgi import PATIENCE
 from tests.server.scripted import says
-
-ASKED = {"max_tokens": 12, **WARM}
-
-
-def backend_of(loaded: Loaded, **settings: Any) -> Backend:
-    chosen = {"model": "fake", "parallel": 1, "short_lane": False, **settings}
-    return Backend(loaded.engine, Settings(**chosen), Card(), "none")
 
 
 @pytest.fixture
@@ -39,45 +35,6 @@ async def loaded() -> AsyncIterator[Loaded]:
 @pytest.fixture
 def backend(loaded: Loaded) -> Backend:
     return backend_of(loaded)
-
-
-async def prepared(backend: Backend, prompt: str = "abc", **options: Any) -> Answer:
-    return await backend.prepare(prompt, {**ASKED, **options}, client="a")
-
-
-async def all_of(answer: Answer) -> list[Chunk]:
-    async with asyncio.timeout(PATIENCE), aclosing(answer.chunks()) as chunks:
-        return [chunk async for chunk in chunks]
-
-
-async def text_of(answer: Answer) -> str:
-    return "".join([chunk.text for chunk in await all_of(answer)])
-
-
-async def until_running(backend: Backend, count: int = 1) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while backend.admission.running != count:
-            await asyncio.sleep(0.001)
-
-
-def is_free(loaded: Loaded) -> bool:
-    """Whether the engine does nothing; it must not be held in a pass."""
-    return not loaded.engine.between(lambda: loaded.engine._scheduler.busy).result(PATIENCE)
-
-
-def holds_nothing(backend: Backend) -> bool:
-    return not backend.answers and backend.admission.running == backend.admission.waiting == 0
-
-
-def counted(backend: Backend) -> dict[str, float]:
-    """How many answers were counted, by how they ended."""
-    found = {}
-    for line in backend.metrics.text().decode().splitlines():
-        name, _, rest = line.partition('edgespec_answers_total{finish_reason="')
-        if not name and rest:
-            reason, _, value = rest.partition('"} ')
-            found[reason] = float(value)
-    return found
 
 
 # Reading.
@@ -310,107 +267,6 @@ def test_the_loop_is_closed_during_an_answer() -> None:
             pass
         assert answer.generation.cancelled
         assert loaded.model.passes < 400
-
-
-# Too many.
-
-
-async def test_a_full_queue_refuses_before_any_work(loaded: Loaded) -> None:
-    backend = backend_of(loaded, queue=1)
-    loaded.model.hold()
-    reading = [asyncio.create_task(text_of(await prepared(backend))) for _ in range(2)]
-    await until_running(backend)
-    await asyncio.sleep(0)
-    assert backend.admission.waiting == 1
-    loaded.engine.prepare = None  # type: ignore[assignment]
-    with pytest.raises(ApiError) as caught:
-        await prepared(backend)
-    assert caught.value.status == 503
-    loaded.model.release()
-    await asyncio.gather(*reading)
-
-
-async def test_a_queue_that_fills_while_the_prompt_is_read_refuses_too(loaded: Loaded) -> None:
-    backend = backend_of(loaded, queue=0)
-    began, may_go = threading.Event(), threading.Event()
-    prepare = loaded.engine.prepare
-
-    def slowly(*arguments: Any, **options: Any) -> Any:
-        began.set()
-        assert may_go.wait(PATIENCE)
-        return prepare(*arguments, **options)
-
-    first = await prepared(backend)
-    loaded.engine.prepare = slowly  # type: ignore[method-assign]
-    second = asyncio.create_task(prepared(backend))
-    await asyncio.to_thread(began.wait, PATIENCE)
-    loaded.model.hold()
-    reading = asyncio.create_task(text_of(first))
-    await until_running(backend)
-    may_go.set()
-    with pytest.raises(ApiError):
-        await second
-    loaded.model.release()
-    assert await reading
-    assert holds_nothing(backend)
-
-
-async def test_who_was_let_through_is_not_refused_any_more(loaded: Loaded) -> None:
-    backend = backend_of(loaded, queue=1)
-    answers = [await prepared(backend) for _ in range(5)]
-    assert len(await asyncio.gather(*map(text_of, answers))) == 5
-    assert counted(backend) == {"length": 5}
-
-
-# Stopping.
-
-
-async def test_stopping_refuses_who_waits_and_ends_the_others_in_time(
-    loaded: Loaded, backend: Backend
-) -> None:
-    loaded.model.hold()
-    chunks = (await prepared(backend)).chunks()
-    first = asyncio.ensure_future(anext(chunks))
-    await until_running(backend)
-    waiting = asyncio.create_task(text_of(await prepared(backend)))
-    unread = await prepared(backend)
-    await asyncio.sleep(0)
-    backend.stop(0.05)
-    with pytest.raises(ApiError, match="shutting down"):
-        await waiting
-    for late in (all_of(unread), prepared(backend)):
-        with pytest.raises(ApiError, match="shutting down"):
-            await late
-    loaded.model.let(1)
-    async with asyncio.timeout(PATIENCE):
-        assert (await first).text  # it is still at work
-        with pytest.raises(ApiError, match="shutting down"):
-            await anext(chunks)
-    assert holds_nothing(backend)
-    await asyncio.to_thread(loaded.model.wait, 2)
-    loaded.model.let(9)
-    assert is_free(loaded)
-    loaded.model.release()
-
-
-async def test_an_answer_that_ends_in_time_is_whole(loaded: Loaded, backend: Backend) -> None:
-    expected = loaded.generate("abc", max_tokens=12).text
-    reading = asyncio.create_task(text_of(await prepared(backend)))
-    await until_running(backend)
-    backend.stop(PATIENCE)
-    assert await reading == expected
-
-
-async def test_what_is_read_slowly_is_not_cut(backend: Backend) -> None:
-    chunks = (await prepared(backend)).chunks()
-    async with asyncio.timeout(PATIENCE):
-        read = [await anext(chunks)]
-        while backend.answers:
-            await asyncio.sleep(0.001)
-        backend.stop(0.0)
-        await asyncio.sleep(0.01)
-        read += [chunk async for chunk in chunks]
-    assert read[-1].finish_reason == "length"
 
 
 async def test_a_warm_up_counts_as_an_answer_without_tokens() -> None:

@@ -86,6 +86,10 @@ class Whole:
         engine = self.loaded.engine
         return not engine.between(lambda: engine._scheduler.busy).result(PATIENCE)
 
+    def connections(self) -> set[Any]:
+        """Those that are open, as uvicorn's objects."""
+        return set(self.server.server_state.connections)
+
     def stop(self) -> None:
         """What SIGTERM does."""
         self.server.should_exit = True
