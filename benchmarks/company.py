@@ -4,8 +4,9 @@
 
 Every prompt is answered alone and together with others, greedily and by seed. Where two answers
 part, the smallest change of a logit that would have chosen the other token is given ("gap"), and
-how much passes with company change the gap of two logits at all ("tau", 99.9th percentile, from
-the same texts read alone and in company). A gap above tau would be a bug.
+how much company changes the gap of the two best logits at all ("tau", 99.9th percentile): the same
+texts are read alone, in passes with others, and with their tokens in another order in memory, which
+is what others leave behind. A gap above tau would be a bug.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def _tau(pair: LoadedPair, texts: Sequence[Sequence[int]]) -> float:
     texts = [text[-_SCORED:] for text in texts[: pair.target_context.max_sequences]]
     alone = [_gaps(_logits(pair, [text])[0]) for text in texts]
     together = [_gaps(rows) for rows in _logits(pair, texts)]
+    moved = [_gaps(_rearranged(pair, text)) for text in texts]
     changes = [np.abs(a - b) for a, b in zip(alone, together, strict=True)]
+    changes += [np.abs(a[-len(b) :] - b) for a, b in zip(alone, moved, strict=True)]
     return float(np.percentile(np.concatenate(changes), 99.9))
 
 
@@ -89,6 +92,21 @@ def _logits(pair: LoadedPair, texts: Sequence[Sequence[int]]) -> list[NDArray[np
     for i in range(len(texts)):
         model.drop(i)
     return [np.array(lines) for lines in found]
+
+
+def _rearranged(pair: LoadedPair, text: Sequence[int]) -> NDArray[np.float32]:
+    """Of the last tokens of the text, when the later half lies before the earlier one in memory,
+    as it comes where other answers have left holes: sums are made in another order then."""
+    model = pair.target_context
+    half = len(text) // 2
+    model.decode([Row(1, i, token, False) for i, token in enumerate(text[:half])])
+    found = []
+    for at, token in enumerate(text):
+        if at == half:
+            model.drop(1)
+        found.append(model.decode([Row(0, at, token, True)])[0].copy())
+    model.drop(0)
+    return np.array(found[half:])
 
 
 def _gaps(logits: NDArray[np.float32]) -> NDArray[np.float32]:

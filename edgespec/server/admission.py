@@ -9,18 +9,34 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, NamedTuple
 
 from edgespec.server.errors import ApiError, unavailable
 
 _USUAL_S = 5.0  # an answer, before any was measured
 _LONGEST_WAIT_S = 60
+_REMEMBERED = 256  # clients
+
+
+class Kind(NamedTuple):
+    """What a request is like.
+
+    short: so quick that it may pass long ones by. replaceable: a newer request of the client makes
+    it pointless while it waits.
+    """
+
+    client: str
+    short: bool = False
+    replaceable: bool = False
+
+    def replaces(self, other: Kind) -> bool:
+        """Whether it makes the other one pointless."""
+        return self.replaceable and other.replaceable and self.client == other.client
 
 
 @dataclass(eq=False, slots=True)
 class _Ticket:
-    client: str
-    short: bool
-    replaceable: bool
+    kind: Kind
     number: int
     called: asyncio.Future[None] = field(default_factory=lambda: asyncio.Future())
 
@@ -33,8 +49,9 @@ class Admission:
     """Lets `slots` long answers run at a time; with the short lane one answer more, so that a
     short one finds a place.
 
-    Among those who wait, the client that has the fewest answers running goes first, of its
-    requests the short ones, and then who came first. For one event loop.
+    Among those who wait, the client that has the fewest answers running goes first, then the one
+    whose last turn is longest ago; of its requests the short ones, and then who came first. For one
+    event loop.
     """
 
     def __init__(
@@ -49,10 +66,13 @@ class Admission:
         self._queue = queue
         self._places = slots + short_lane
         self._clock = clock
+        self._promised: dict[asyncio.Task[Any], Kind] = {}  # will come for their turn
         self._waiting: list[_Ticket] = []
         self._running: list[_Ticket] = []
         self._usual_s = _USUAL_S
         self._count = 0
+        self._last: dict[str, int] = {}  # of a client, the number of its last turn; in this order
+        self._turns = 0
         self._closed = False
 
     @property
@@ -65,17 +85,18 @@ class Admission:
         """Answers in the making."""
         return len(self._running)
 
-    def check(self, client: str, *, short: bool = False, replaceable: bool = False) -> None:
+    def check(self, kind: Kind) -> None:
         """Raise ApiError when such a request would have to wait and no more may.
 
         The last quarter of the queue is for clients of whom nobody waits yet.
         """
         if self._closed:
             raise _closed()
-        if self._has_place(short):
+        running, ahead = self._expected()
+        if self._has_place(kind, running):
             return
-        ahead = [one for one in self._waiting if not (replaceable and _replaces(client, one))]
-        mine = any(one.client == client for one in ahead)
+        ahead = [one for one in ahead if not kind.replaces(one)]
+        mine = any(one.client == kind.client for one in ahead)
         if len(ahead) >= self._queue - mine * (self._queue // 4):
             turns = len(ahead) / self._slots + 1
             seconds = int(min(max(turns * self._usual_s, 1), _LONGEST_WAIT_S))
@@ -84,22 +105,35 @@ class Admission:
                 retry_after=seconds,
             )
 
+    def promise(self, kind: Kind) -> asyncio.Task[Any]:
+        """Check, and count the request of this task from now on. It has one promise, however many
+        answers it wants, which ends with its first turn, by `forget`, or when the task ends.
+        Raises as `check`."""
+        task = asyncio.current_task()
+        assert task is not None
+        if task not in self._promised:
+            self.check(kind)
+            self._promised[task] = kind
+        return task
+
+    def forget(self, task: asyncio.Task[Any] | None) -> None:
+        """A promise is not needed any more, if there was one."""
+        if task is not None:
+            self._promised.pop(task, None)
+
     @asynccontextmanager
     async def turn(
-        self, client: str, *, short: bool = False, replaceable: bool = False
+        self, kind: Kind, promise: asyncio.Task[Any] | None = None
     ) -> AsyncIterator[Callable[[], None]]:
         """Wait for one's turn, and have it: to the end of the block, or until what it yields is
-        called. How many wait is not looked at, see `check`.
-
-        replaceable: a newer request of the client makes this one pointless while it waits.
-        Raises ApiError when it waits no more.
+        called. How many wait is not looked at. Raises ApiError when it waits no more.
         """
+        self.forget(promise)
         if self._closed:
             raise _closed()
-        if replaceable:
-            self._replace(client)
+        self._replace(kind)
         self._count += 1
-        ticket = _Ticket(client, short, replaceable, self._count)
+        ticket = _Ticket(kind, self._count)
         self._waiting.append(ticket)
         self._call()
         try:
@@ -129,9 +163,9 @@ class Admission:
                 tickets.remove(ticket)
         self._call()
 
-    def _replace(self, client: str) -> None:
+    def _replace(self, kind: Kind) -> None:
         for ticket in list(self._waiting):
-            if _replaces(client, ticket):
+            if kind.replaces(ticket.kind):
                 self._waiting.remove(ticket)
                 ticket.refuse(_replaced())
 
@@ -140,28 +174,45 @@ class Admission:
         while (ticket := self._next()) is not None:
             self._waiting.remove(ticket)
             self._running.append(ticket)
+            self._remember(ticket.kind.client)
             if not ticket.called.done():
                 ticket.called.set_result(None)
 
     def _next(self) -> _Ticket | None:
-        places = {short: self._has_place(short) for short in (False, True)}
-        able = [one for one in self._waiting if places[one.short]]
-        busy = Counter(ticket.client for ticket in self._running)
-        return min(
-            able, key=lambda one: (busy[one.client], not one.short, one.number), default=None
-        )
+        running = [ticket.kind for ticket in self._running]
+        places = {short: self._has_place(Kind("", short), running) for short in (False, True)}
+        able = [one for one in self._waiting if places[one.kind.short]]
+        busy = Counter(kind.client for kind in running)
 
-    def _has_place(self, short: bool) -> bool:
-        """Whether an answer could begin now. Long ones are counted apart: short ones that take
+        def rank(one: _Ticket) -> tuple[int, int, bool, int]:
+            client = one.kind.client
+            return busy[client], self._last.get(client, 0), not one.kind.short, one.number
+
+        return min(able, key=rank, default=None)
+
+    def _remember(self, client: str) -> None:
+        self._turns += 1
+        self._last.pop(client, None)
+        self._last[client] = self._turns
+        if len(self._last) > _REMEMBERED:
+            del self._last[next(iter(self._last))]
+
+    def _expected(self) -> tuple[list[Kind], list[Kind]]:
+        """Who will run and who will wait once all have come to whom it was promised."""
+        running = [ticket.kind for ticket in self._running]
+        waiting = [ticket.kind for ticket in self._waiting]
+        for task in [task for task in self._promised if task.done()]:
+            del self._promised[task]
+        for kind in self._promised.values():
+            (running if self._has_place(kind, running) else waiting).append(kind)
+        return running, waiting
+
+    def _has_place(self, kind: Kind, running: list[Kind]) -> bool:
+        """Whether it could begin beside these. Long ones are counted apart: short ones that take
         turns in all places would leave them none for ever."""
-        if len(self._running) >= self._places:
+        if len(running) >= self._places:
             return False
-        return short or sum(not one.short for one in self._running) < self._slots
-
-
-def _replaces(client: str, ticket: _Ticket) -> bool:
-    """Whether a replaceable request of the client takes the place of this one."""
-    return ticket.replaceable and ticket.client == client
+        return kind.short or sum(not one.short for one in running) < self._slots
 
 
 def _replaced() -> ApiError:

@@ -11,7 +11,7 @@ from edgespec import __version__
 from edgespec.engine import Engine
 from edgespec.generation import Generation
 from edgespec.requests import Messages, Prompt
-from edgespec.server.admission import Admission
+from edgespec.server.admission import Admission, Kind
 from edgespec.server.card import Card
 from edgespec.server.embedding import Embedder, Embeddings
 from edgespec.server.errors import unavailable
@@ -66,17 +66,20 @@ class Backend:
     ) -> Answer:
         """Check and tokenize a request, which may take a while. Nothing is generated yet.
 
-        options: as of `Engine.submit`. client, short, replaceable: see Admission.
+        options: as of `Engine.submit`. client, short, replaceable: see Kind.
         Raises ApiError when too many wait, and what `Engine.submit` raises.
         """
-        self.admission.check(client, short=short, replaceable=replaceable)
-        answer = Answer(self, client, short, replaceable)
+        kind = Kind(client, short, replaceable)
+        promise = self.admission.promise(kind)
+        answer = Answer(self, kind, promise)
         asked: dict[str, Any] = {**options, "notify": answer.notify}
         if asked.get("max_tokens") is None:
             asked["max_tokens"] = self.settings.max_tokens
-        await asyncio.to_thread(answer.prepare, prompt, asked)
-        # Others may have come meanwhile. From here on it is not refused any more.
-        self.admission.check(client, short=short, replaceable=replaceable)
+        try:
+            await asyncio.to_thread(answer.prepare, prompt, asked)
+        except BaseException:
+            self.admission.forget(promise)
+            raise
         return answer
 
     def stop(self, grace: float) -> None:
@@ -91,7 +94,8 @@ class Backend:
 
 
 class Answer:
-    """A request at work. Holds nothing until it is read: it may just be dropped.
+    """A request at work. Until it is read it holds only a promise, which ends with the task that
+    has prepared it: it may just be dropped.
 
     opens_thought: its prompt ends where a thought has begun. Only for a prepared one.
     """
@@ -99,11 +103,10 @@ class Answer:
     generation: Generation
     opens_thought: bool
 
-    def __init__(self, backend: Backend, client: str, short: bool, replaceable: bool) -> None:
+    def __init__(self, backend: Backend, kind: Kind, promise: asyncio.Task[Any]) -> None:
         self._backend = backend
-        self._client = client
-        self._short = short
-        self._replaceable = replaceable
+        self._kind = kind
+        self._promise = promise
         self._loop = asyncio.get_running_loop()
         self._arrived: asyncio.Queue[Chunk | Exception] = asyncio.Queue()
         self._end_turn: Callable[[], None] = lambda: None
@@ -138,10 +141,7 @@ class Answer:
     async def chunks(self) -> AsyncGenerator[Chunk, None]:
         """Wait for one's turn, then the chunks as they come; read it once. Closing it ends the
         generation. Raises ApiError, and what went wrong in the engine."""
-        turn = self._backend.admission.turn(
-            self._client, short=self._short, replaceable=self._replaceable
-        )
-        async with turn as self._end_turn:
+        async with self._backend.admission.turn(self._kind, self._promise) as self._end_turn:
             self._backend.answers.append(self)
             try:
                 self._backend.engine.start(self.generation)

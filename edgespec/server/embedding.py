@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from edgespec.engine import Engine
 from edgespec.errors import EdgespecError
 from edgespec.requests import Prompt
-from edgespec.server.admission import Admission
+from edgespec.server.admission import Admission, Kind
 from edgespec.server.errors import api_error, not_supported
 
 
@@ -56,11 +56,17 @@ class Embeddings:
     async def of(self, prompts: Sequence[Prompt], client: str) -> Vectors:
         """The vectors of some texts. Raises ApiError."""
         embedder = self.embedder
-        self._admission.check(client)
+        kind = Kind(client)
+        promise = self._admission.promise(kind)
+
+        async def made(text: list[int]) -> list[float]:
+            async with self._admission.turn(kind, promise):
+                work = self._engine.between(partial(embedder.embed, text))
+                return await asyncio.wrap_future(work)
+
         try:
             texts = [await asyncio.to_thread(self._engine.tokenize, one) for one in prompts]
-            self._admission.check(client)  # others may have come meanwhile
-            vectors = [await self._made(partial(embedder.embed, text), client) for text in texts]
+            vectors = [await made(text) for text in texts]
         except EdgespecError as error:
             raise api_error(error, param="input") from error
         return Vectors(vectors, sum(map(len, texts)))
@@ -68,7 +74,3 @@ class Embeddings:
     def close(self) -> None:
         """No vectors for those who wait, or come yet."""
         self._admission.close()
-
-    async def _made(self, work: Callable[[], list[float]], client: str) -> list[float]:
-        async with self._admission.turn(client):
-            return await asyncio.wrap_future(self._engine.between(work))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -86,7 +87,9 @@ class NativeAnswer:
                 texts.append(text)
                 tokens += [token for step in chunk.steps for token in step.tokens]
                 if chunk.completion is not None:
-                    return self._end("".join(texts), tokens, chunk.completion)
+                    # Thousands of log-probabilities take long to write.
+                    text = "".join(texts)
+                    return await asyncio.to_thread(self._end, text, tokens, chunk.completion)
         raise AssertionError("the last chunk carries the completion")
 
     async def records(self) -> AsyncGenerator[Record, None]:

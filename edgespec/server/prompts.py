@@ -40,7 +40,7 @@ Prompts = Annotated[
 
 
 def is_short(backend: Backend, max_tokens: int | None) -> bool:
-    """Whether an answer of so many tokens at most may pass long ones by; see Admission."""
+    """Whether an answer of so many tokens at most may pass long ones by; see Kind."""
     limit = limit_of(backend, max_tokens)
     return limit is not None and limit <= _SHORT
 

@@ -158,6 +158,10 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
     def send(self, raw: bytes) -> None:
         self._socket.sendall(raw)
 

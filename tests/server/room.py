@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from edgespec.server.admission import Admission
+from edgespec.server.admission import Admission, Kind
 from edgespec.server.errors import ApiError
 from tests.server.asgi import PATIENCE
 
@@ -31,7 +31,7 @@ class Caller:
         self.task = asyncio.create_task(self._run(admission, client, kind))
 
     async def _run(self, admission: Admission, client: str, kind: dict[str, bool]) -> None:
-        async with admission.turn(client, **kind) as self.end:
+        async with admission.turn(Kind(client, **kind)) as self.end:
             self.began.set()
             await self.leave.wait()
 
@@ -41,6 +41,10 @@ class Caller:
 
     async def done(self) -> None:
         self.leave.set()
+        await self.end_of_task()
+
+    async def end_of_task(self) -> None:
+        """Raises what it was refused with."""
         async with asyncio.timeout(PATIENCE):
             await self.task
 

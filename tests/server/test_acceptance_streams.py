@@ -6,6 +6,7 @@ The numbers are those of the list. What is about clients and limits is in the fi
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ import pytest
 from edgespec.server.settings import Settings
 from tests.fake_engine import Loaded
 from tests.server.gaps import FIM
+from tests.server.live import Connection
 from tests.server.scripted import says
 from tests.server.whole import CHAT, GREEDY, Whole, chat, next_event, parsed, said, whole
 
@@ -100,6 +102,32 @@ def test_04_a_second_request_waits_and_the_first_is_whole() -> None:
                 events.append(event)
             assert said(events) == said(alone)
             assert events[-1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_04_two_hundred_requests_of_one_client_do_not_keep_another_out() -> None:
+    body = chat(max_tokens=1)
+    with whole(Loaded(max_sequences=1), queue=16, **ONE) as server, ExitStack() as stack:
+        server.model.hold()
+        flood = [
+            stack.enter_context(server.open(CHAT, body, user_agent="flood")) for _ in range(200)
+        ]
+        server.until(lambda: len(readable(flood)) == 199 - server.gauge("requests_waiting"))
+        for connection in readable(flood):
+            answer = connection.answer()
+            assert answer.status == 503
+            assert int(answer.headers["retry-after"]) > 0
+        assert server.gauge("requests_waiting") == 12  # the rest of the queue is for others
+        other = stack.enter_context(server.open(CHAT, body, user_agent="other"))
+        server.until(lambda: server.gauge("requests_waiting") > 12)
+        server.model.let(2)  # the one under way and the next one
+        assert other.answer().status == 200
+        assert len(readable(flood)) == 1
+        server.model.release()
+        server.until_idle()
+
+
+def readable(connections: list[Connection]) -> list[Connection]:
+    return select.select(connections, [], [], 0)[0]
 
 
 def test_05_others_are_answered_while_the_engine_is_busy(server: Whole) -> None:

@@ -67,15 +67,23 @@ async def test_the_servers_limit_counts_where_the_request_has_none(loaded: Loade
         assert (await answer.completion()).usage.completion_tokens == tokens
 
 
-async def test_one_that_is_dropped_unread_holds_nothing(loaded: Loaded, backend: Backend) -> None:
-    dropped = await prepared(backend)
-    unstarted = (await prepared(backend)).chunks()
+async def test_one_that_is_dropped_unread_holds_nothing(loaded: Loaded) -> None:
+    backend = backend_of(loaded, queue=0)
+    dropped = await asyncio.create_task(prepared(backend))
+    unstarted = (await asyncio.create_task(prepared(backend))).chunks()
     await unstarted.aclose()
     assert holds_nothing(backend)
     assert is_free(loaded)
     assert not dropped.generation.cancelled
-    assert await text_of(await prepared(backend))
+    assert await asyncio.create_task(text_of(await prepared(backend)))
     assert counted(backend) == {"length": 1}
+
+
+async def test_one_that_makes_no_sense_holds_nothing(loaded: Loaded) -> None:
+    backend = backend_of(loaded, queue=0)
+    with pytest.raises(OptionError):
+        await prepared(backend, temperature=-1)
+    await asyncio.create_task(prepared(backend))
 
 
 async def test_the_state_of_one_in_the_making(loaded: Loaded, backend: Backend) -> None:
@@ -143,6 +151,10 @@ async def test_cancelling_its_reader_ends_the_generation(loaded: Loaded, backend
     assert is_free(loaded)  # the pass over the prompt was given up
     assert loaded.model.passes == 0
     loaded.model.release()
+    await asyncio.sleep(0)
+    assert counted(backend) == {"cancelled": 1}
+    # There was no first token for which anybody has waited.
+    assert b"edgespec_time_to_first_token_seconds_count 0.0" in backend.metrics.text()
 
 
 async def test_one_that_is_cancelled_while_it_waits_never_starts(

@@ -41,14 +41,16 @@ def backend(loaded: Loaded) -> Backend:
 # Too many.
 
 
-async def test_a_full_queue_refuses_before_any_work(loaded: Loaded) -> None:
+async def test_a_full_queue_refuses_before_any_work(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backend = backend_of(loaded, queue=1)
     loaded.model.hold()
     reading = [asyncio.create_task(text_of(await prepared(backend))) for _ in range(2)]
     await until_running(backend)
     await asyncio.sleep(0)
     assert backend.admission.waiting == 1
-    loaded.engine.prepare = None  # type: ignore[assignment]
+    monkeypatch.setattr(loaded.engine, "prepare", pytest.fail)
     with pytest.raises(ApiError) as caught:
         await prepared(backend)
     assert caught.value.status == 503
@@ -56,28 +58,28 @@ async def test_a_full_queue_refuses_before_any_work(loaded: Loaded) -> None:
     await asyncio.gather(*reading)
 
 
-async def test_a_queue_that_fills_while_the_prompt_is_read_refuses_too(loaded: Loaded) -> None:
-    backend = backend_of(loaded, queue=0)
-    began, may_go = threading.Event(), threading.Event()
+async def test_those_whose_prompts_are_read_count_already(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backend_of(loaded, queue=2)
+    may_go = threading.Event()
     prepare = loaded.engine.prepare
 
     def slowly(*arguments: Any, **options: Any) -> Any:
-        began.set()
         assert may_go.wait(PATIENCE)
         return prepare(*arguments, **options)
 
-    first = await prepared(backend)
-    loaded.engine.prepare = slowly  # type: ignore[method-assign]
-    second = asyncio.create_task(prepared(backend))
-    await asyncio.to_thread(began.wait, PATIENCE)
-    loaded.model.hold()
-    reading = asyncio.create_task(text_of(first))
-    await until_running(backend)
+    monkeypatch.setattr(loaded.engine, "prepare", slowly)
+
+    async def request() -> str:
+        return await text_of(await prepared(backend))
+
+    asked = [asyncio.create_task(request()) for _ in range(20)]
+    done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
     may_go.set()
-    with pytest.raises(ApiError):
-        await second
-    loaded.model.release()
-    assert await reading
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(result) for result in results] == [str] * 3 + [ApiError] * 17
+    assert len(done) == 17
     assert holds_nothing(backend)
 
 

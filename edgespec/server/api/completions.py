@@ -110,7 +110,9 @@ class _Choice:
 
     async def whole(self) -> tuple[dict[str, Any], Completion]:
         completion = await self._answer.completion()
-        return self._part(completion.text, completion.steps, completion), completion
+        # Thousands of log-probabilities take long to write.
+        part = await asyncio.to_thread(self._part, completion.text, completion.steps, completion)
+        return part, completion
 
     async def parts(self) -> AsyncGenerator[tuple[dict[str, Any], Completion | None], None]:
         """As they come; the last one brings the completion."""
@@ -164,7 +166,9 @@ class _Completions:
             await backend.prepare(tokens, body.request(choice), client=client, short=short)
             for choice in range(body.n or 1)
         ]
-        text = prompt if isinstance(prompt, str) else backend.engine.detokenize(tokens)
+        text = prompt if isinstance(prompt, str) else ""
+        if body.echo and not text:
+            text = await asyncio.to_thread(backend.engine.detokenize, tokens)
         self._add(answers, text, tokens)
 
     async def _fill_in(self, prompt: Mixed, suffix: str, client: str) -> None:
