@@ -276,7 +276,7 @@ def test_what_follows_a_tail_is_as_if_it_had_been_emitted(
 ) -> None:
     drafter = drafter_on(tokens)
     found = drafter.after(0, tail, limit)
-    assert found == reference_draft([*tokens, *tail], limit)
+    assert_same(found, reference_draft([*tokens, *tail], limit))
 
 
 @given(texts, st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=4), limits)

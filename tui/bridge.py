@@ -276,7 +276,10 @@ def _forgotten(engine: Engine, system: Messages, question: Question) -> int:
     room = n_ctx - min(_ROOM_FOR_ANSWER, n_ctx // 4)
 
     def fits(first: int, most: int) -> bool:
-        return len(engine.tokenize(None, [*system, *messages[first:]])) <= most
+        try:
+            return len(engine.tokenize(None, [*system, *messages[first:]])) <= most
+        except ContextFullError:  # too much to be worth counting
+            return False
 
     if fits(question.forgotten, room):
         return question.forgotten
