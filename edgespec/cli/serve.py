@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,96 +20,89 @@ if TYPE_CHECKING:
 
 PORT = 8080
 _USUAL_CONTEXT = 16384  # agents send long prompts
-_PANEL = "Server"
 
-Host = Annotated[
-    str, opt.option("--host", rich_help_panel=_PANEL, help="The address to listen on.")
-]
+
+def _server(name: str, *more: str, **settings: Any) -> Any:
+    return opt.option(name, *more, rich_help_panel="Server", **settings)
+
+
+Host = Annotated[str, _server("--host", help="The address to listen on.")]
 Port = Annotated[
     int,
-    opt.option("--port", min=0, max=65535, rich_help_panel=_PANEL, help="The port; 0: any free."),
+    _server("--port", min=0, max=65535, help="The port; 0: any free."),
 ]
 Keys = Annotated[
     list[str] | None,
-    opt.option(
+    _server(
         "--api-key",
         metavar="KEY",
-        rich_help_panel=_PANEL,
         help="Ask every client for this key; repeatable.",
     ),
 ]
 Open = Annotated[
     bool,
-    opt.option(
+    _server(
         "--allow-anyone",
-        rich_help_panel=_PANEL,
         help="Listen beyond this machine without a key: everyone on the network may use it.",
     ),
 ]
 Names = Annotated[
     list[str] | None,
-    opt.option(
+    _server(
         "--allow-host",
         metavar="NAME",
-        rich_help_panel=_PANEL,
         help="Another name by which clients reach this machine; repeatable.",
     ),
 ]
 Origins = Annotated[
     list[str] | None,
-    opt.option(
+    _server(
         "--allow-origin",
         metavar="ORIGIN",
-        rich_help_panel=_PANEL,
         help="A web page that may use the server, as https://chat.example; repeatable.",
     ),
 ]
 Parallel = Annotated[
     int,
-    opt.option(
+    _server(
         "--parallel",
         min=1,
         max=64,
-        rich_help_panel=_PANEL,
         help="Answers at the same time; they share the context. One more may be short.",
     ),
 ]
 Queue = Annotated[
     int,
-    opt.option("--queue", min=0, max=4096, rich_help_panel=_PANEL, help="Requests that may wait."),
+    _server("--queue", min=0, max=4096, help="Requests that may wait."),
 ]
 Alias = Annotated[
     str | None,
-    opt.option(
+    _server(
         "--alias",
         metavar="NAME",
-        rich_help_panel=_PANEL,
         help="The name of the model; default: that of the pair or file.",
     ),
 ]
 Strict = Annotated[
     bool,
-    opt.option(
+    _server(
         "--strict-model",
-        rich_help_panel=_PANEL,
         help="Refuse requests for other models instead of answering with this one.",
     ),
 ]
 Ollama = Annotated[
     bool,
-    opt.option(
+    _server(
         "--ollama-compat",
-        rich_help_panel=_PANEL,
         help="Answer Ollama's API as well, under /api; its usual port is 11434.",
     ),
 ]
 AnswerTokens = Annotated[
     int,
-    opt.option(
+    _server(
         "--max-tokens",
         "-n",
         min=0,
-        rich_help_panel=_PANEL,
         help="Tokens of an answer whose request sets no limit; 0: as many as fit.",
     ),
 ]
@@ -117,10 +110,9 @@ AnswerTokens = Annotated[
 
 PromptCache = Annotated[
     Path | None,
-    opt.option(
+    _server(
         "--prompt-cache",
         metavar="DIR",
-        rich_help_panel=_PANEL,
         help="Keep long prompts in this directory when the server ends, to begin with them again. "
         "They hold what was said, and may be large.",
     ),

@@ -112,3 +112,14 @@ def served(
     settings = Settings(model="fake", parallel=2, heartbeat=heartbeat)
     with loaded.engine, serving(create_app(loaded.engine, settings)) as port:
         yield Served(loaded, port)
+
+
+def named_events(stream: str) -> list[dict[str, Any]]:
+    """The events of a stream, each checked against its name."""
+    found = []
+    for block in stream.strip().split("\n\n"):
+        name, _, data = block.partition("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {event['type']}"
+        found.append(event)
+    return found

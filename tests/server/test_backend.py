@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -22,20 +21,6 @@ from tests.server.answers import (
 )
 from tests.server.asgi import PATIENCE
 from tests.server.scripted import says
-
-
-@pytest.fixture
-async def loaded() -> AsyncIterator[Loaded]:
-    loaded = Loaded()
-    yield loaded
-    loaded.model.release()
-    await asyncio.to_thread(loaded.engine.close)
-
-
-@pytest.fixture
-def backend(loaded: Loaded) -> Backend:
-    return backend_of(loaded)
-
 
 # Reading.
 

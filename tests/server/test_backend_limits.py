@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,20 +22,6 @@ from tests.server.answers import (
     until_running,
 )
 from tests.server.asgi import PATIENCE
-
-
-@pytest.fixture
-async def loaded() -> AsyncIterator[Loaded]:
-    loaded = Loaded()
-    yield loaded
-    loaded.model.release()
-    await asyncio.to_thread(loaded.engine.close)
-
-
-@pytest.fixture
-def backend(loaded: Loaded) -> Backend:
-    return backend_of(loaded)
-
 
 # Too many.
 

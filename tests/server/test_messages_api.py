@@ -17,7 +17,7 @@ from edgespec.server.errors import ApiError
 from tests.fake_engine import Loaded
 from tests.server.asgi import PATIENCE
 from tests.server.live import Connection, head
-from tests.server.scripted import OPENED, THINKING, TURN, Served, says, served
+from tests.server.scripted import OPENED, THINKING, TURN, Served, named_events, says, served
 
 TEXT = "Grüße, wörld 🎉!"
 THOUGHT = "So it is.</think>\n\nYes."
@@ -52,12 +52,7 @@ def events(server: Served, body: dict[str, Any]) -> list[dict[str, Any]]:
     """The events of a stream, each checked against its name."""
     response = server.post("/v1/messages", {"max_tokens": 100, **body, "stream": True})
     assert response.status_code == 200
-    found = []
-    for block in response.text.strip().split("\n\n"):
-        name, _, data = block.partition("\n")
-        event = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {event['type']}"
-        found.append(event)
+    found = named_events(response.text)
     return found
 
 

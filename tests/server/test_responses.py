@@ -15,7 +15,7 @@ from edgespec.errors import BackendError
 from edgespec.server.api.responses_input import conversation
 from edgespec.server.errors import ApiError
 from tests.server.asgi import PATIENCE
-from tests.server.scripted import OPENED, THINKING, Served, served
+from tests.server.scripted import OPENED, THINKING, Served, named_events, served
 
 TEXT = "Grüße, wörld 🎉!"
 THOUGHT = "So it is.</think>\n\nYes."
@@ -50,12 +50,7 @@ def events(server: Served, body: dict[str, Any]) -> list[dict[str, Any]]:
     response = server.post("/v1/responses", {**body, "stream": True})
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/event-stream")
-    found = []
-    for block in response.text.strip().split("\n\n"):
-        name, _, data = block.partition("\n")
-        event = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {event['type']}"
-        found.append(event)
+    found = named_events(response.text)
     assert [event["sequence_number"] for event in found] == list(range(len(found)))
     return found
 
